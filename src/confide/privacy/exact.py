@@ -90,7 +90,9 @@ def round_up(value: float, digits: int = 12) -> Fraction:
         Significant decimal digits kept.
     """
     if not math.isfinite(value) or value < 0:
-        raise ParameterError(f"Cannot round {value!r} up to a rational.", "Pass a finite non-negative number.")
+        raise ParameterError(
+            f"Cannot round {value!r} up to a rational.", "Pass a finite non-negative number."
+        )
     if value == 0:
         return Fraction(0)
     grid = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
@@ -100,7 +102,9 @@ def round_up(value: float, digits: int = 12) -> Fraction:
 def round_down(value: float, digits: int = 12) -> Fraction:
     """Return a rational that is <= `value` and within a relative 10^(1-digits) of it."""
     if not math.isfinite(value) or value < 0:
-        raise ParameterError(f"Cannot round {value!r} down to a rational.", "Pass a finite non-negative number.")
+        raise ParameterError(
+            f"Cannot round {value!r} down to a rational.", "Pass a finite non-negative number."
+        )
     if value == 0:
         return Fraction(0)
     grid = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)

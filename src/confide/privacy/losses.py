@@ -1,0 +1,343 @@
+"""What one run of a mechanism costs under each calculus, one handler a mechanism.
+
+A handler returns a `Loss`: a bound under every calculus for which one is known, None elsewhere. Composition
+is not done here: the accountants add the losses of a multiset of events, so that a count cannot get lost
+(a `count` did, in the randomised-response event of a well-known accountant).
+
+===================== ============================================= =========================================
+mechanism             parameters                                    guarantee of one run
+===================== ============================================= =========================================
+gaussian              noise_multiplier = sigma / L2 sensitivity     Balle-Wang curve; 1/(2 nm^2)-zCDP; also the
+                                                                    rounded Gaussian (post-processing on a grid)
+discrete_gaussian     noise_multiplier                              1/(2 nm^2)-zCDP only (CKS 2020, theorem 4)
+laplace               epsilon                                       eps; continuous Laplace of scale Delta/eps
+discrete_laplace      epsilon                                       eps
+pure                  epsilon                                       eps, any mechanism; eps^2/2-zCDP
+exponential           epsilon                                       eps, range-bounded; eps^2/8-zCDP
+permute_and_flip      epsilon                                       eps; eps^2/2-zCDP (not eps^2/8: F16)
+randomized_response   epsilon, classes                              eps, with its own loss distribution
+approximate           epsilon, delta                                (eps, delta)
+poisson_gaussian      noise_multiplier, sampling_probability,       Gaussian noise on a Poisson-sampled sum;
+                      adjacency                                     nm in units of the clip norm, for
+                                                                    replacement the pair (c, -c)
+===================== ============================================= =========================================
+
+References
+----------
+Bun & Steinke 2016, proposition 1.4 (eps-DP is eps^2/2-zCDP). Cesar & Rogers 2021, lemma 3.4 (bounded range,
+hence eps^2/8). Canonne, Kamath & Steinke 2020, theorem 4 (discrete Gaussian).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from confide.errors import ParameterError, UnsupportedError
+from confide.privacy.adjacency import Adjacency
+from confide.privacy.event import COMPOSED, Event
+from confide.privacy.exact import exact
+
+Orders = np.ndarray
+Pld = Any
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Bounds on one run; each is None where no bound is known.
+
+    Attributes
+    ----------
+    pure : Fraction
+        Pure epsilon.
+    approximate : (Fraction, Fraction)
+        An (epsilon, delta) pair that holds at a fixed delta.
+    rho : Fraction
+        zCDP.
+    mu_squared : Fraction
+        GDP parameter squared, for mechanisms that are exactly Gaussian.
+    renyi : callable
+        Maps integer orders >= 2 to Renyi divergences.
+    distribution : callable
+        Maps (grid interval, count) to the privacy loss distribution of `count` runs, pessimistic.
+    span : float
+        Largest loss of one run that the distribution has to represent, for the choice of the grid.
+    """
+
+    pure: Fraction | None = None
+    approximate: tuple[Fraction, Fraction] | None = None
+    rho: Fraction | None = None
+    mu_squared: Fraction | None = None
+    renyi: Callable[[Orders], np.ndarray] | None = None
+    distribution: Callable[[float, int], Pld] | None = None
+    span: float = 0.0
+
+
+Handler = Callable[[Event], Loss]
+_HANDLERS: dict[str, Handler] = {}
+
+
+def handles(name: str) -> Callable[[Handler], Handler]:
+    """Register the handler of a mechanism; a name may be taken once."""
+
+    def register(handler: Handler) -> Handler:
+        if name in _HANDLERS:
+            raise ValueError(f"the mechanism {name!r} has a handler already")
+        _HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+def mechanisms() -> tuple[str, ...]:
+    """Return the registered mechanism names, sorted."""
+    return tuple(sorted(_HANDLERS))
+
+
+def loss(event: Event) -> Loss:
+    """Return the loss of one run of a primitive event (its count is ignored).
+
+    Raises
+    ------
+    UnsupportedError
+        For a mechanism without a handler; the message names it.
+    """
+    try:
+        handler = _HANDLERS[event.mechanism]
+    except KeyError:
+        raise UnsupportedError(
+            f"No cost is known for the mechanism {event.mechanism!r}.",
+            f"Use one of {', '.join(mechanisms())}.",
+        ) from None
+    return handler(event)
+
+
+def primitives(event: Event, factor: int = 1) -> Iterator[tuple[Event, int]]:
+    """Yield the primitive events inside `event` with their total counts (zero counts left out)."""
+    count = event.count * factor
+    if count == 0:
+        return
+    if event.mechanism == COMPOSED:
+        for part in event.parts:
+            yield from primitives(part, count)
+    else:
+        yield Event(event.mechanism, event.parameters, 1), count
+
+
+def _amount(event: Event, name: str) -> Fraction:
+    value = event.get(name)
+    if value is None or isinstance(value, bool):
+        raise ParameterError(
+            f"The event {event.mechanism!r} has no usable parameter {name!r}.", "Pass a finite number >= 0."
+        )
+    return exact(value, name)
+
+
+def _multiplier(event: Event) -> Fraction:
+    """Return the noise multiplier as the binary number that the sampler uses, not its decimal."""
+    value = event.get("noise_multiplier")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ParameterError(
+            f"The event {event.mechanism!r} has no usable 'noise_multiplier'.", "Pass a number >= 0."
+        )
+    if isinstance(value, float):
+        if not (math.isfinite(value) and value >= 0):
+            raise ParameterError(f"The 'noise_multiplier' is {value!r}.", "Pass a finite number >= 0.")
+        return Fraction(value)
+    return exact(value, "noise_multiplier")
+
+
+def _relation(adjacency: Adjacency) -> Any:
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+    if adjacency is Adjacency.ADD_REMOVE_ONE:
+        return NeighboringRelation.ADD_OR_REMOVE_ONE
+    return NeighboringRelation.REPLACE_ONE
+
+
+def _pld() -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution
+
+
+def _pair(epsilon: Fraction, delta: Fraction) -> Callable[[float, int], Pld]:
+    def distribution(interval: float, count: int) -> Pld:
+        from dp_accounting.pld import common
+
+        parameters = common.DifferentialPrivacyParameters(float(epsilon), float(delta))
+        return _pld().from_privacy_parameters(parameters, interval).self_compose(count)
+
+    return distribution
+
+
+def _pure_renyi(epsilon: Fraction) -> Callable[[Orders], np.ndarray]:
+    """Renyi divergence of binary randomised response, which dominates every eps-DP mechanism."""
+    e = float(epsilon) * (1.0 + 2e-16)
+
+    def renyi(orders: Orders) -> np.ndarray:
+        # log of (e^(a e) + e^((1 - a) e)) / (1 + e^e), over a - 1; the large exponent is taken out.
+        inside = np.log1p(np.exp((1.0 - 2.0 * orders) * e)) - math.log1p(math.exp(-e))
+        value = ((orders - 1.0) * e + inside) / (orders - 1.0)
+        return np.minimum(np.minimum(value, e), orders * e * e / 2.0)
+
+    return renyi
+
+
+def _pure(epsilon: Fraction, rho: Fraction) -> Loss:
+    return Loss(
+        pure=epsilon,
+        approximate=(epsilon, Fraction(0)),
+        rho=rho,
+        renyi=_pure_renyi(epsilon),
+        distribution=_pair(epsilon, Fraction(0)),
+        span=float(epsilon),
+    )
+
+
+@handles("pure")
+def _pure_event(event: Event) -> Loss:
+    epsilon = _amount(event, "epsilon")
+    return _pure(epsilon, epsilon**2 / 2)
+
+
+@handles("permute_and_flip")
+def _permute_and_flip(event: Event) -> Loss:
+    return _pure_event(event)
+
+
+@handles("exponential")
+def _exponential(event: Event) -> Loss:
+    epsilon = _amount(event, "epsilon")
+    return _pure(epsilon, epsilon**2 / 8)
+
+
+@handles("laplace")
+def _laplace(event: Event) -> Loss:
+    epsilon = _amount(event, "epsilon")
+    base = _pure(epsilon, epsilon**2 / 2)
+    if epsilon == 0:
+        return base
+
+    def distribution(interval: float, count: int) -> Pld:
+        single = _pld().from_laplace_mechanism(1.0 / float(epsilon), value_discretization_interval=interval)
+        return single.self_compose(count)
+
+    return Loss(base.pure, base.approximate, base.rho, None, base.renyi, distribution, base.span)
+
+
+@handles("discrete_laplace")
+def _discrete_laplace(event: Event) -> Loss:
+    # On a fine grid the pair is close to the continuous one; randomised response is always an upper bound.
+    return _pure_event(event)
+
+
+@handles("randomized_response")
+def _randomized_response(event: Event) -> Loss:
+    epsilon = _amount(event, "epsilon")
+    classes = event.get("classes", 2)
+    if not isinstance(classes, int) or isinstance(classes, bool) or classes < 2:
+        raise ParameterError(
+            f"The 'classes' of a randomized response is {classes!r}.", "Pass an integer >= 2."
+        )
+    base = _pure(epsilon, epsilon**2 / 2)
+
+    def distribution(interval: float, count: int) -> Pld:
+        flip = classes / (math.exp(float(epsilon)) + classes - 1.0)
+        single = _pld().from_randomized_response(
+            flip,
+            classes,
+            value_discretization_interval=interval,
+            neighboring_relation=_relation(Adjacency.REPLACE_ONE),
+        )
+        return single.self_compose(count)
+
+    if epsilon == 0:
+        return base
+    return Loss(base.pure, base.approximate, base.rho, None, base.renyi, distribution, base.span)
+
+
+@handles("approximate")
+def _approximate(event: Event) -> Loss:
+    epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta")
+    if delta == 0:
+        return _pure(epsilon, epsilon**2 / 2)
+    return Loss(approximate=(epsilon, delta), distribution=_pair(epsilon, delta), span=float(epsilon))
+
+
+@handles("gaussian")
+def _gaussian(event: Event) -> Loss:
+    multiplier = _multiplier(event)
+    if multiplier == 0:
+        return Loss()
+    mu_squared = 1 / multiplier**2
+
+    def distribution(interval: float, count: int) -> Pld:
+        deviation = float(multiplier) / math.sqrt(count) * (1.0 - 4e-16)
+        return _pld().from_gaussian_mechanism(deviation, value_discretization_interval=interval)
+
+    mu = 1.0 / float(multiplier)
+    return Loss(
+        rho=mu_squared / 2,
+        mu_squared=mu_squared,
+        renyi=lambda orders: orders * float(mu_squared / 2) * (1.0 + 4e-16),
+        distribution=distribution,
+        span=mu * mu / 2.0 + 10.0 * mu,
+    )
+
+
+@handles("discrete_gaussian")
+def _discrete_gaussian(event: Event) -> Loss:
+    multiplier = _multiplier(event)
+    if multiplier == 0:
+        return Loss()
+    rho = 1 / (2 * multiplier**2)
+    return Loss(rho=rho, renyi=lambda orders: orders * float(rho) * (1.0 + 4e-16))
+
+
+@handles("poisson_gaussian")
+def _poisson_gaussian(event: Event) -> Loss:
+    multiplier = _multiplier(event)
+    probability = _amount(event, "sampling_probability")
+    adjacency = Adjacency.parse(str(event.get("adjacency", "")))
+    if probability > 1:
+        raise ParameterError(
+            f"The 'sampling_probability' of an event is {float(probability)!r}.", "Pass a number in [0, 1]."
+        )
+    if probability == 0:
+        return _pure(Fraction(0), Fraction(0))
+    if multiplier == 0:
+        return Loss()
+    shift = 1 if adjacency is Adjacency.ADD_REMOVE_ONE else 2
+    if probability == 1:  # a full batch is the plain Gaussian (F09)
+        return _gaussian(Event.of("gaussian", noise_multiplier=str(multiplier / shift)))
+
+    def distribution(interval: float, count: int) -> Pld:
+        single = _pld().from_gaussian_mechanism(
+            float(multiplier) * (1.0 - 4e-16),
+            value_discretization_interval=interval,
+            sampling_prob=float(probability),
+            neighboring_relation=_relation(adjacency),
+        )
+        return single.self_compose(count)
+
+    def renyi(orders: Orders) -> np.ndarray:
+        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+        from dp_accounting.rdp import RdpAccountant
+
+        accountant = RdpAccountant(list(orders), _relation(adjacency))
+        gaussian = GaussianDpEvent(float(multiplier) * (1.0 - 4e-16))
+        accountant.compose(PoissonSampledDpEvent(float(probability), gaussian))
+        return np.asarray(accountant.rdp)
+
+    mu = shift / float(multiplier)
+    return Loss(
+        renyi=renyi if adjacency is Adjacency.ADD_REMOVE_ONE else None,
+        distribution=distribution,
+        span=mu * mu / 2.0 + 10.0 * mu,
+    )
