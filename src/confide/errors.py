@@ -25,7 +25,7 @@ class Failure(Enum):
     ADJACENCY = (
         "adjacency",
         3,
-        "The ledger refuses: the charge is stated for a neighbouring relation that the budget does not cover.",
+        "The ledger refuses: the charge is stated for neighbours that the budget does not cover.",
     )
     LEDGER = ("ledger", 5, "The ledger's store is missing, damaged or was rolled back.")
     CALIBRATION = ("calibration", 6, "No noise level with the requested guarantee could be computed.")

@@ -33,7 +33,7 @@ from confide.privacy.losses import Loss, loss, primitives
 from confide.privacy.zcdp import order_epsilon, zcdp_epsilon
 
 #: Finest and coarsest grids of a privacy loss distribution, and the number of points it may hold (F15).
-_FINEST, _POINTS = 1e-5, 2**18
+_FINEST, _POINTS = 1e-6, 2**20
 _ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.round(np.geomspace(65, 10**6, 60))]))
 
 
@@ -147,7 +147,7 @@ class RDPAccountant(Accountant):
 class PLDAccountant(Accountant):
     """Privacy loss distributions through dp-accounting; exact (Balle-Wang) where all is Gaussian.
 
-    The grid is pessimistic and bounded by public parameters in size (2^18 points), so that neither time nor
+    The grid is pessimistic and bounded by public parameters in size (2^20 points), so that neither time nor
     memory can run away (F15).
     """
 
@@ -165,10 +165,12 @@ class PLDAccountant(Accountant):
 
     def interval(self) -> float:
         """Return the grid interval: fine for small losses, coarse enough for the largest."""
-        spans = [(loss(event).span, count) for event, count in self.events]
-        smallest = min((span for span, _ in spans if span > 0), default=1.0)
-        total = sum(span * (math.sqrt(count) * 2.0 + 1.0) for span, count in spans)
-        return max(min(1e-4, smallest / 200.0), _FINEST / 10.0, total / _POINTS)
+        losses = [(loss(event), count) for event, count in self.events]
+        smallest = min((item.span for item, _ in losses if item.span > 0), default=1.0)
+        mean = sum(item.moments[0] * count for item, count in losses)
+        variance = sum(item.moments[1] * count for item, count in losses)
+        total = 2.0 * max(item.span for item, _ in losses) + mean + 12.0 * math.sqrt(variance)
+        return max(min(1e-4, smallest / 200.0), _FINEST, total / _POINTS)
 
     def distribution(self) -> object:
         """Return the composed loss distribution of dp-accounting."""

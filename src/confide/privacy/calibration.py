@@ -38,7 +38,7 @@ def noise_multiplier(
     Returns
     -------
     float
-        The recomputed epsilon never exceeds `epsilon`; within 1e-4 of the least multiplier on the grid.
+        The recomputed epsilon never exceeds `epsilon`; within 1e-5 of the least multiplier on the grid.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def noise_multiplier(
         if not holds(low):
             break
         high = low
-    while high > low * (1.0 + 1e-4):
+    while high > low * (1.0 + 1e-5):
         middle = math.sqrt(low * high)
         if holds(middle):
             high = middle

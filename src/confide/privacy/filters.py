@@ -101,8 +101,8 @@ class RDPFilter:
         if self._room(after) < 0.0:
             spent, asked = self.accountant.epsilon(self.delta), after.epsilon(self.delta)
             raise BudgetError(
-                f"With this event epsilon would be {show(asked)} at delta = {self.delta}, after {show(spent)}; "
-                f"the limit is {show(exact(self.epsilon))}.",
+                f"With this event epsilon would be {show(asked)} at delta = {self.delta}, after "
+                f"{show(spent)}; the limit is {show(exact(self.epsilon))}.",
                 "Ask for less, or open a larger budget.",
                 spent=spent,
                 asked=asked,

@@ -98,8 +98,8 @@ class Guarantee:
             return f"No privacy: this release was made without noise ({what} may be visible in it)."
         delta = f" and delta = {show(self.delta)}" if self.delta else ""
         text = (
-            f"Differentially private with epsilon = {show(self.epsilon)}{delta}: {what} changes the probability "
-            f"of any outcome by at most a factor e^{show(self.epsilon)}"
+            f"Differentially private with epsilon = {show(self.epsilon)}{delta}: {what} changes the "
+            f"probability of any outcome by at most a factor e^{show(self.epsilon)}"
             + (f" plus {show(self.delta)}" if self.delta else "")
         )
         return f"{text}, assuming: {', '.join(self.assumptions)}." if self.assumptions else f"{text}."
@@ -136,8 +136,8 @@ class Guarantee:
             raise TypeError(f"a Guarantee cannot be compared with {type(other).__name__}")
         if other.adjacency is not self.adjacency or other.unit != self.unit:
             raise AdjacencyError(
-                f"Guarantees under {self.adjacency.value!r} per {self.unit} and {other.adjacency.value!r} per "
-                f"{other.unit} are not comparable.",
+                f"Guarantees under {self.adjacency.value!r} per {self.unit} and {other.adjacency.value!r} "
+                f"per {other.unit} are not comparable.",
                 "Convert one of them first, with Guarantee.under or confide.privacy.group.",
             )
         return other

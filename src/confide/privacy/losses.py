@@ -7,9 +7,9 @@ is not done here: the accountants add the losses of a multiset of events, so tha
 ===================== ============================================= =========================================
 mechanism             parameters                                    guarantee of one run
 ===================== ============================================= =========================================
-gaussian              noise_multiplier = sigma / L2 sensitivity     Balle-Wang curve; 1/(2 nm^2)-zCDP; also the
-                                                                    rounded Gaussian (post-processing on a grid)
-discrete_gaussian     noise_multiplier                              1/(2 nm^2)-zCDP only (CKS 2020, theorem 4)
+gaussian              noise_multiplier = sigma / L2 sensitivity     Balle-Wang curve; 1/(2 nm^2)-zCDP; the
+                                                                    rounded Gaussian too (post-processing)
+discrete_gaussian     noise_multiplier                              1/(2 nm^2)-zCDP only (CKS 2020, th. 4)
 laplace               epsilon                                       eps; continuous Laplace of scale Delta/eps
 discrete_laplace      epsilon                                       eps
 pure                  epsilon                                       eps, any mechanism; eps^2/2-zCDP
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -67,6 +67,8 @@ class Loss:
         Maps (grid interval, count) to the privacy loss distribution of `count` runs, pessimistic.
     span : float
         Largest loss of one run that the distribution has to represent, for the choice of the grid.
+    moments : (float, float)
+        Mean and variance of the loss of one run, roughly: how the range grows under composition.
     """
 
     pure: Fraction | None = None
@@ -76,6 +78,7 @@ class Loss:
     renyi: Callable[[Orders], np.ndarray] | None = None
     distribution: Callable[[float, int], Pld] | None = None
     span: float = 0.0
+    moments: tuple[float, float] = (0.0, 0.0)
 
 
 Handler = Callable[[Event], Loss]
@@ -197,7 +200,13 @@ def _pure(epsilon: Fraction, rho: Fraction) -> Loss:
         renyi=_pure_renyi(epsilon),
         distribution=_pair(epsilon, Fraction(0)),
         span=float(epsilon),
+        moments=_pair_moments(epsilon),
     )
+
+
+def _pair_moments(epsilon: Fraction) -> tuple[float, float]:
+    e = float(epsilon)
+    return e * math.tanh(e / 2.0), e * e
 
 
 @handles("pure")
@@ -228,7 +237,7 @@ def _laplace(event: Event) -> Loss:
         single = _pld().from_laplace_mechanism(1.0 / float(epsilon), value_discretization_interval=interval)
         return single.self_compose(count)
 
-    return Loss(base.pure, base.approximate, base.rho, None, base.renyi, distribution, base.span)
+    return replace(base, distribution=distribution)
 
 
 @handles("discrete_laplace")
@@ -259,7 +268,7 @@ def _randomized_response(event: Event) -> Loss:
 
     if epsilon == 0:
         return base
-    return Loss(base.pure, base.approximate, base.rho, None, base.renyi, distribution, base.span)
+    return replace(base, distribution=distribution)
 
 
 @handles("approximate")
@@ -267,7 +276,12 @@ def _approximate(event: Event) -> Loss:
     epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta")
     if delta == 0:
         return _pure(epsilon, epsilon**2 / 2)
-    return Loss(approximate=(epsilon, delta), distribution=_pair(epsilon, delta), span=float(epsilon))
+    return Loss(
+        approximate=(epsilon, delta),
+        distribution=_pair(epsilon, delta),
+        span=float(epsilon),
+        moments=_pair_moments(epsilon),
+    )
 
 
 @handles("gaussian")
@@ -288,6 +302,7 @@ def _gaussian(event: Event) -> Loss:
         renyi=lambda orders: orders * float(mu_squared / 2) * (1.0 + 4e-16),
         distribution=distribution,
         span=mu * mu / 2.0 + 10.0 * mu,
+        moments=(mu * mu / 2.0, mu * mu),
     )
 
 
@@ -336,8 +351,11 @@ def _poisson_gaussian(event: Event) -> Loss:
         return np.asarray(accountant.rdp)
 
     mu = shift / float(multiplier)
+    # chi-square divergence q^2 (e^(mu^2) - 1) bounds the loss's mean, and roughly its variance, per run.
+    spread = min(mu * mu, float(probability) ** 2 * math.expm1(min(mu * mu, 50.0)))
     return Loss(
         renyi=renyi if adjacency is Adjacency.ADD_REMOVE_ONE else None,
         distribution=distribution,
         span=mu * mu / 2.0 + 10.0 * mu,
+        moments=(spread, spread),
     )
