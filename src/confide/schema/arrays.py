@@ -1,0 +1,244 @@
+"""From one column of any source to numbers or codes, by the definition in `confide.schema.cells`.
+
+Fast vectorised paths exist for what Arrow types promise; everything else goes cell by cell (or distinct
+value by distinct value) through `cells.number` and `cells.label`. Both give the same result: the tests
+compare them. Nothing here raises on account of a cell's content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from confide.schema import cells
+from confide.schema.column import Column
+
+# Texts that Arrow parses exactly as Python does: no overflow, no locale, no odd spelling.
+_SAFE_NUMBER = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"
+
+# Keyed afresh in each process, so that nobody can prepare two ids that collide.
+_HASH_KEY = os.urandom(32)
+
+
+def arrow_array(values: Any) -> pa.Array | list[Any]:
+    """Return one column as an Arrow array, or as a list of Python cells where it has no one type.
+
+    Parameters
+    ----------
+    values : Arrow array, NumPy array [n], narwhals Series, or sequence
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return _single(values)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        return [None if gone else cell for cell, gone in zip(values.data.tolist(), mask.tolist())]
+    if isinstance(values, np.ndarray):
+        return _from_numpy(values)
+    if hasattr(values, "to_arrow") and hasattr(values, "to_list"):
+        if str(getattr(values, "dtype", "")) == "Object":
+            return _from_list(values.to_list())
+        try:
+            return arrow_array(values.to_arrow())
+        except Exception:  # a type that Arrow lacks: its cells are judged one by one
+            return _from_list(values.to_list())
+    return _from_list(list(values))
+
+
+def _from_numpy(values: np.ndarray) -> pa.Array | list[Any]:
+    if values.dtype.kind == "f":
+        return pa.array(values.astype(np.float64, copy=False))
+    if values.dtype.kind in "iub":
+        return pa.array(np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False)))
+    if values.dtype.kind == "M":
+        return pa.array(values.astype("datetime64[us]"))
+    return _from_list(values.tolist() if values.dtype.kind in "US" else list(values))
+
+
+def _from_list(values: list[Any]) -> pa.Array | list[Any]:
+    """Pack a list of texts and gaps into an Arrow array; leave any mixture as it is."""
+    if all(cell is None or type(cell) is str for cell in values):
+        try:
+            return pa.array(values, type=pa.large_string())
+        except Exception:  # half surrogates
+            return values
+    return values
+
+
+def _single(values: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    if values.num_chunks == 0:
+        return pa.array([], type=values.type)
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    merged = values.combine_chunks()
+    # Arrow may hand back several chunks where one would pass its limit on offsets.
+    return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks)
+
+
+def _text(values: pa.Array) -> pa.Array | list[Any]:
+    """Bring texts and bytes to trimmed ``large_string``; a list of cells where bytes are no UTF-8."""
+    kind = values.type
+    try:
+        if not pa.types.is_large_string(kind):
+            values = values.cast(pa.large_string())
+        return pc.ascii_trim(values, characters=cells.BLANKS)
+    except Exception:
+        return values.to_pylist()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    checks = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
+    return any(getattr(pa.types, check, lambda _: False)(kind) for check in checks)
+
+
+def _cells(values: pa.Array) -> list[Any]:
+    """Return an array's cells as Python objects; a time stamp finer than a microsecond is cut to one."""
+    try:
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        return values.to_pylist()
+    except Exception:
+        return [None] * len(values)
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------
+
+
+def numbers(values: pa.Array | list[Any]) -> np.ndarray:
+    """Return float64 [n]: the number of each cell, NaN where there is none."""
+    if isinstance(values, list):
+        return np.fromiter(map(cells.number, values), dtype=np.float64, count=len(values))
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        return numbers(values.storage)
+    if pa.types.is_dictionary(kind):
+        return _through_dictionary(values, numbers, np.nan)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        if not pa.types.is_float64(kind):
+            values = values.cast(pa.float64(), safe=False)
+        return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if pa.types.is_decimal(kind):
+        return numbers(values.cast(pa.large_string()))
+    if _is_text(kind):
+        text = _text(values)
+        return numbers(text) if isinstance(text, list) else _parse(text)
+    return np.full(len(values), np.nan)
+
+
+def _parse(text: pa.Array) -> np.ndarray:
+    safe = pc.match_substring_regex(text, _SAFE_NUMBER)
+    try:
+        parsed = pc.if_else(safe, text, None).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return numbers(text.to_pylist())
+    out = np.array(parsed.to_numpy(zero_copy_only=False), dtype=np.float64)
+    odd = pc.invert(pc.fill_null(safe, True)).to_numpy(zero_copy_only=False)
+    if odd.any():
+        rest = text.filter(pa.array(odd)).dictionary_encode()
+        values = numbers(rest.dictionary.to_pylist())
+        out[odd] = values[rest.indices.to_numpy(zero_copy_only=False)]
+    return out
+
+
+def _through_dictionary(values: pa.Array, convert: Callable[[Any], np.ndarray], missing: Any) -> np.ndarray:
+    """Convert the distinct values of a dictionary array only, then look each cell up."""
+    table = convert(values.dictionary)
+    table = np.append(table, np.array([missing], dtype=table.dtype))
+    indices = values.indices.cast(pa.int64()).fill_null(len(table) - 1)
+    return table[indices.to_numpy(zero_copy_only=False)]
+
+
+# ---- categories -------------------------------------------------------------------------------------------
+
+#: Code of a cell that stands for no value, before the missing-value policy.
+MISSING = -1
+
+
+def codes(values: pa.Array | list[Any], column: Column) -> np.ndarray:
+    """Return int32 [n]: the number of each cell's level in `column.levels`; `MISSING` where there is none."""
+
+    def code(cell: Any) -> int:
+        text, missing = cells.label(cell)
+        found = column.codes.get(text)
+        if found is not None:
+            return found
+        return MISSING if missing else column.other_code
+
+    return _by_distinct(values, lambda distinct: np.fromiter(map(code, distinct), np.int32, len(distinct)), MISSING)
+
+
+def _by_distinct(
+    values: pa.Array | list[Any], convert: Callable[[list[Any]], np.ndarray], missing: Any
+) -> np.ndarray:
+    if isinstance(values, list):
+        return convert(values)
+    if isinstance(values, pa.ExtensionArray):
+        uuid = str(values.type) == "extension<arrow.uuid>"
+        return convert(_cells(values)) if uuid else _by_distinct(values.storage, convert, missing)
+    if pa.types.is_dictionary(values.type):
+        return _through_dictionary(values, lambda table: _by_distinct(table, convert, missing), missing)
+    if _is_text(values.type):
+        text = _text(values)
+        if isinstance(text, list):
+            return convert(text)
+        values = text
+    if len(values) == 0:
+        return convert([])
+    try:
+        encoded = values.dictionary_encode()
+    except Exception:  # nested types have no distinct values
+        return convert(_cells(values))
+    return _through_dictionary(encoded, lambda table: convert(_cells(table)), missing)
+
+
+# ---- ids --------------------------------------------------------------------------------------------------
+
+#: An id is 16 bytes: "i" and 64 bits for a whole number, else "t" and 112 bits of a keyed hash of its text.
+KEY_TYPE = "S16"
+
+
+def id_keys(values: pa.Array | list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each cell a fixed-size key that is equal for equal ids, and whether it is present.
+
+    Returns
+    -------
+    keys : bytes array [n], dtype `KEY_TYPE`
+    present : bool array [n]
+    """
+    if not isinstance(values, list) and pa.types.is_integer(values.type) and values.type != pa.uint64():
+        present = ~np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        whole = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return _integer_keys(whole), present
+    keys = _by_distinct(values, _text_keys, b"")
+    return keys, keys != b""
+
+
+def _integer_keys(values: np.ndarray) -> np.ndarray:
+    raw = np.zeros((len(values), 16), dtype=np.uint8)
+    raw[:, 0] = ord("i")
+    raw[:, 1:9] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
+    raw[:, 9] = 1  # NumPy drops trailing zero bytes when it compares
+    return raw.view(KEY_TYPE).reshape(-1)
+
+
+def _text_keys(distinct: list[Any]) -> np.ndarray:
+    out = np.zeros(len(distinct), dtype=KEY_TYPE)
+    for index, cell in enumerate(distinct):
+        text, missing = cells.label(cell)
+        if missing:
+            continue
+        if text.lstrip("-").isdigit() and text.isascii() and len(text) < 20 and -(2**63) <= int(text) < 2**63:
+            out[index] = b"i" + int(text).to_bytes(8, "big", signed=True) + b"\x01"
+        else:
+            raw = text.encode("utf-8", errors="surrogatepass")
+            out[index] = b"t" + hashlib.blake2b(raw, digest_size=14, key=_HASH_KEY).digest() + b"\x01"
+    return out
