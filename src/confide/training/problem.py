@@ -1,0 +1,213 @@
+"""What a private linear fit asks: public rows, a bounded secret label, who may differ, and by how much.
+
+Sensitivity (proof). Let the released vector be b = sum_i f_i r_i with f_i public, r_i = clip(y_i) - mid.
+Under REPLACE_LABEL, and under REPLACE_PRIVATE_PART when only public columns are used, neighbouring tables
+share n and every f_i; one unit g changes the labels of its rows only, each by at most R = hi - lo. Hence
+
+    ||b - b'|| <= sum_{i in g} ||f_i|| |r_i - r_i'| <= R max_g sum_{i in g} ||f_i||,
+
+a public number: R, not R/2, wherever the centre lies (the old and the new label may sit at both ends).
+Under ADD_REMOVE_ONE and REPLACE_ONE the f_i themselves would be secret: refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.privacy import Adjacency
+from confide.training.choice import Plan
+from confide.training.design import BLOCK, Basis, Source
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+SUPPORTED = (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """A public design with a secret label in declared bounds.
+
+    Attributes
+    ----------
+    source : Source
+        Public rows.
+    labels : callable
+        Yields the secret labels, shape [any] or [any, 1], in the order of the rows. Only a solver calls it.
+    lower, upper : float
+        Declared label bounds; labels outside are clipped, missing ones are imputed by the middle.
+    ids : callable, optional
+        Yields the public unit of each row as integers >= 0; None where a row is a unit.
+    intercept : bool
+    """
+
+    source: Source
+    labels: Callable[[], Iterator[npt.ArrayLike]]
+    lower: float
+    upper: float
+    ids: Callable[[], Iterator[Codes]] | None = None
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        check_bounds((self.lower, self.upper))
+
+    @property
+    def middle(self) -> float:
+        """Public centre that is subtracted from labels."""
+        return self.lower / 2 + self.upper / 2
+
+    @property
+    def label_range(self) -> float:
+        """R: a bound on the change of one centred label, rounding included."""
+        spread = (self.upper - self.middle) - (self.lower - self.middle)
+        return spread * (1.0 + 8 * _UNIT_ROUNDOFF)
+
+    @property
+    def radius(self) -> float:
+        """A bound on one centred label's absolute value."""
+        return max(self.upper - self.middle, self.middle - self.lower)
+
+    def centred(self, labels: npt.ArrayLike) -> Floats:
+        """Return clip(y, lower, upper) - middle as shape [any]; NaN becomes 0, infinities the bounds."""
+        y = np.asarray(labels, dtype=np.float64)
+        y = y.reshape(y.shape[0], -1)
+        if y.shape[1] != 1:
+            raise DataError(
+                f"The label has {y.shape[1]} columns.", "Pass one label a row: shape (n,) or (n, 1)."
+            )
+        y = np.clip(y[:, 0], self.lower, self.upper) - self.middle
+        return np.where(np.isnan(y), 0.0, y)
+
+    def label_blocks(self) -> Iterator[Floats]:
+        """Yield centred labels in the blocks of `Source.blocks`."""
+        for labels in self.labels():
+            y = self.centred(labels)
+            for start in range(0, y.shape[0], BLOCK):
+                yield y[start : start + BLOCK]
+
+
+@dataclass(frozen=True)
+class PublicStep:
+    """One linear release as far as it is public.
+
+    Attributes
+    ----------
+    basis, plan
+        Where rows lie and how they are released.
+    A, B : ndarray of shape (k, k)
+        sum w_i u_i u_i' and sum w_i^2 u_i u_i'.
+    reach : float
+        Largest sum of ||f_i|| over the rows of a unit: the sensitivity per unit of R.
+    rounding : float
+        L2 bound on the floating-point error of the block sums that hold one unit's rows, per unit of the
+        label's radius.
+    touched : int
+        Largest number of blocks that hold rows of one unit.
+    """
+
+    basis: Basis
+    plan: Plan
+    A: Floats
+    B: Floats
+    reach: float
+    rounding: float
+    touched: int
+
+
+def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
+    """Read the public rows once more and measure the release: second moments, reach and rounding bound."""
+    k = basis.size
+    A, B, absolute = np.zeros((k, k)), np.zeros((k, k)), 0.0
+    longest, per_unit, touched_by = 0.0, np.zeros(0), np.zeros(0, dtype=np.int64)
+    codes = _id_blocks(problem) if problem.ids is not None else None
+    for block in problem.source.blocks():
+        u = basis.coordinates(block)
+        f, w = plan.rows(u)
+        weighted = u * w[:, None]
+        A += weighted.T @ u
+        B += weighted.T @ weighted
+        norms = np.sqrt(np.einsum("ij,ij->i", f, f))
+        longest = max(longest, float(norms.max(initial=0.0)))
+        # gamma_b sum_i |f_ij| bounds the error of a b-term dot product in any order (Higham 2002, 3.5).
+        gamma = (block.shape[0] + 2) * _UNIT_ROUNDOFF / (1 - (block.shape[0] + 2) * _UNIT_ROUNDOFF)
+        absolute = max(absolute, gamma * float(np.linalg.norm(np.abs(f).sum(axis=0))))
+        if codes is not None:
+            ids = next(codes, np.zeros(0, dtype=np.int64))
+            if ids.shape[0] != block.shape[0] or (ids < 0).any():
+                raise DataError(
+                    "The ids do not match the public rows.", "Pass one integer >= 0 for each row."
+                )
+            size = int(ids.max(initial=-1)) + 1
+            per_unit, touched_by = _grow(per_unit, size), _grow(touched_by, size)
+            np.add.at(per_unit, ids, norms)
+            touched_by[np.unique(ids)] += 1
+    touched = 1
+    if codes is not None:
+        longest, touched = float(per_unit.max(initial=0.0)), int(touched_by.max(initial=1))
+    # The factor covers the rounding of the norms, and of f itself when the rows are computed again.
+    reach = longest * (1.0 + 1e-9)
+    return PublicStep(basis, plan, A, B, reach, absolute * touched, touched)
+
+
+def check_bounds(bounds: object) -> tuple[float, float]:
+    """Return label bounds as finite floats lo < hi.
+
+    Raises
+    ------
+    ParameterError
+        Bounds are never read from the data: without them nothing is fitted.
+    """
+    remedy = "Pass a pair (lo, hi) of finite numbers with lo < hi, from knowledge and not from the data."
+    try:
+        low, high = (float(value) for value in bounds)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise ParameterError(f"The label bounds are {bounds!r:.80}.", remedy) from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+        raise ParameterError(f"The label bounds are ({low!r}, {high!r}).", remedy)
+    return low, high
+
+
+def check_adjacency(value: Adjacency | str, private_columns: tuple[str, ...]) -> Adjacency:
+    """Return a relation under which public columns alone are used for free.
+
+    Raises
+    ------
+    UnsupportedError
+        For relations that change public columns, and for REPLACE_LABEL beside private columns.
+    """
+    adjacency = Adjacency.parse(value)
+    if adjacency not in SUPPORTED:
+        raise UnsupportedError(
+            f"The engine 'closed_form' has no proof under {adjacency.value!r}: it uses public columns freely.",
+            "Pass adjacency='replace_label', or 'replace_private_part' where some columns are private.",
+        )
+    if private_columns and adjacency is Adjacency.REPLACE_LABEL:
+        raise UnsupportedError(
+            f"The columns {', '.join(private_columns[:5])} are private, and 'replace_label' protects labels only.",
+            "Pass adjacency='replace_private_part' (these columns are then not used), or declare them public.",
+        )
+    return adjacency
+
+
+def _id_blocks(problem: LinearProblem) -> Iterator[Codes]:
+    assert problem.ids is not None
+    for codes in problem.ids():
+        codes = np.asarray(codes, dtype=np.int64)
+        for start in range(0, codes.shape[0], BLOCK):
+            yield codes[start : start + BLOCK]
+
+
+def _grow(values: npt.NDArray, size: int) -> npt.NDArray:
+    if values.size >= size:
+        return values
+    # Doubling keeps a stream of new ids linear in time.
+    grown = np.zeros(max(size, 2 * values.size), dtype=values.dtype)
+    grown[: values.size] = values
+    return grown

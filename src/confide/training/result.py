@@ -1,0 +1,247 @@
+"""What a private fit hands back: a frozen model, its guarantee, and what is publicly known about its error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError, ParameterError
+from confide.privacy import Guarantee, gaussian_sigma
+
+Floats = npt.NDArray[np.float64]
+_FORMAT = "confide-linear-model/1"
+
+
+class Status(Enum):
+    """What became of a fit; decided by public facts and released values alone."""
+
+    RELEASED = ("released", "The coefficients were released with calibrated noise.")
+    PREVIEW = ("preview", "Nothing was read or charged: this is the guarantee that would be.")
+    NONPRIVATE = ("nonprivate", "The coefficients carry no noise and no privacy.")
+
+    def __init__(self, code: str, prose: str) -> None:
+        self.code = code
+        self.prose = prose
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """A linear predictor, clipped to the declared label bounds.
+
+    Attributes
+    ----------
+    intercept : float
+    coefficients : ndarray of shape (p,)
+        For the encoded public columns `names`.
+    names : tuple of str
+    bounds : (float, float)
+        Declared label bounds.
+    schema_digest : str
+        Digest of the schema that encodes tables for this model; empty for a model on arrays.
+    """
+
+    intercept: float
+    coefficients: Floats
+    names: tuple[str, ...]
+    bounds: tuple[float, float]
+    schema_digest: str = ""
+
+    def predict(self, X: Any) -> Floats:
+        """Return predictions of shape (n,) for a table, or for an encoded matrix of shape (n, p).
+
+        Raises
+        ------
+        DataError
+            If the columns do not match those of the fit.
+        """
+        public = getattr(X, "public", None)
+        if public is not None and hasattr(public, "matrix"):
+            if tuple(public.names) != self.names:
+                raise DataError(
+                    f"The table encodes to {len(public.names)} public columns that are not the model's "
+                    f"{len(self.names)}.",
+                    "Read it with the schema of the fit.",
+                )
+            X = public.matrix
+        matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != self.coefficients.size:
+            raise DataError(
+                f"The matrix has shape {tuple(matrix.shape)}.", f"Pass (n, {self.coefficients.size}) values."
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            raw = np.asarray(matrix @ self.coefficients).ravel() + self.intercept
+        # A row near 1e308 may overflow to inf - inf; the middle is a prediction like any other.
+        middle = self.bounds[0] / 2 + self.bounds[1] / 2
+        return np.clip(np.where(np.isnan(raw), middle, raw), *self.bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, fit for JSON."""
+        return {
+            "format": _FORMAT,
+            "intercept": self.intercept,
+            "coefficients": dict(zip(self.names, self.coefficients.tolist(), strict=True)),
+            "bounds": list(self.bounds),
+            "schema_digest": self.schema_digest,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LinearModel:
+        """Rebuild a model from `to_dict`; refuses other formats and numbers that are not finite."""
+        if data.get("format") != _FORMAT:
+            raise DataError(
+                f"The model's format is {str(data.get('format'))[:40]!r}.", f"Pass one of {_FORMAT!r}."
+            )
+        coefficients = np.array(list(data["coefficients"].values()), dtype=np.float64)
+        numbers = np.concatenate([coefficients, [data["intercept"], *data["bounds"]]])
+        if not np.isfinite(numbers).all():
+            raise DataError("The model holds numbers that are not finite.", "Save it again.")
+        low, high = (float(value) for value in data["bounds"])
+        return cls(
+            float(data["intercept"]),
+            coefficients,
+            tuple(data["coefficients"]),
+            (low, high),
+            str(data.get("schema_digest", "")),
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> LinearModel:
+        """Read a model that `save` wrote. Nothing in the file is executed."""
+        return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Public facts of a fit: functions of the public design, the plan and the declared parameters.
+
+    Attributes
+    ----------
+    rows, rank : int
+    singular_values : ndarray of shape (r,)
+        Spectrum of the centred public design.
+    label_range : float
+        R.
+    noise_trace : float
+        Squared error of all fitted values together per (noise deviation)^2 of the released statistic.
+    lower_trace : float
+        k^2 / n: what no geometry without row weights can undercut.
+    sensitivity : float
+        L2 sensitivity of the released statistic, padding included.
+    noise_multiplier : float
+        Noise deviation over sensitivity; 0 without noise.
+    share, quantile, gap : float
+        Of the plan: the intercept's share of the squared sensitivity, the leverage quantile at which rows
+        are shortened, relative primal-dual gap of the geometry.
+    effective : float
+        Directions that the noise has left, a function of the release.
+    """
+
+    rows: int
+    rank: int
+    singular_values: Floats
+    label_range: float
+    noise_trace: float
+    lower_trace: float
+    sensitivity: float
+    noise_multiplier: float
+    share: float
+    quantile: float
+    gap: float
+    effective: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; NaN as None."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["singular_values"] = self.singular_values.tolist()
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in plain.items()}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A private fit.
+
+    Attributes
+    ----------
+    model : LinearModel
+    guarantee : Guarantee
+    status : Status
+    coefficients : dict
+        Name -> coefficient of the encoded column, shrunk; ``"(intercept)"`` first where there is one.
+    unbiased : dict
+        The same before shrinkage: the weighted least-squares fit plus noise of known covariance.
+    covariance : ndarray of shape (q, q)
+        Covariance of the privacy noise in `unbiased`, in its order. Exact up to rounding, and public.
+    standard_errors : dict
+        Square roots of its diagonal. They cover the privacy noise alone: the residual variance of the label
+        is secret, and this engine spends nothing on it. The row weights are public, so that the noiseless
+        fit that `unbiased` surrounds is a fixed, if weighted, least-squares fit of this very table.
+    shrunk_errors : dict
+        Empirical-Bayes deviations of `coefficients` about the same noiseless fit; an estimate.
+    statistics : Statistics
+    """
+
+    model: LinearModel
+    guarantee: Guarantee
+    status: Status
+    coefficients: dict[str, float]
+    unbiased: dict[str, float]
+    covariance: Floats = field(repr=False)
+    standard_errors: dict[str, float]
+    shrunk_errors: dict[str, float]
+    statistics: Statistics = field(repr=False)
+
+    def predict(self, X: Any) -> Floats:
+        """Return the model's predictions; post-processing, hence free."""
+        return self.model.predict(X)
+
+    def noise_error(self, epsilon: float, delta: float | None = None) -> float:
+        """Return the root-mean-square error that privacy noise alone adds to a fitted value.
+
+        From public quantities, without shrinkage and for this fit's geometry: what epsilon buys.
+
+        Parameters
+        ----------
+        epsilon : float
+        delta : float, optional
+            The guarantee's own by default.
+        """
+        if epsilon == math.inf:
+            return 0.0
+        delta_ = self.guarantee.delta if delta is None else delta
+        if not delta_ > 0:
+            raise ParameterError("The 'delta' parameter is 0.", "Pass delta > 0.")
+        sigma = gaussian_sigma(epsilon, delta_, self.statistics.sensitivity)
+        return sigma * math.sqrt(self.statistics.noise_trace / self.statistics.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, fit for JSON."""
+        return {
+            "status": self.status.code,
+            "guarantee": self.guarantee.to_dict(),
+            "sentence": str(self.guarantee),
+            "model": self.model.to_dict(),
+            "coefficients": self.coefficients,
+            "unbiased": self.unbiased,
+            "standard_errors": self.standard_errors,
+            "standard_errors_cover": "privacy noise of 'unbiased' alone",
+            "shrunk_errors": self.shrunk_errors,
+            "covariance": self.covariance.tolist(),
+            "statistics": self.statistics.to_dict(),
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent)
