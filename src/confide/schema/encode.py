@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 #: A block is sparse when it is at least this wide and at most this full, both known from the schema.
-SPARSE_WIDTH = 32
+SPARSE_WIDTH = 64
 SPARSE_SHARE = 0.25
 
 

@@ -1,0 +1,84 @@
+"""Tables larger than memory: the same cleaning, one chunk of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confide.errors import ParameterError
+from confide.schema.model import Schema
+from confide.schema.persons import PersonLimiter
+from confide.schema.sources import FileSource, check_names
+from confide.schema.table import Passes, Table, build
+
+
+class ChunkedTable(Passes):
+    """A table that is read anew, chunk by chunk, on each pass.
+
+    Parameters
+    ----------
+    schema : Schema
+    parts : callable
+        Returns a fresh iterator over chunks of raw columns (mappings from names to arrays).
+    count : callable
+        Returns the number of rows of the source where metadata tell it, else ``None``.
+
+    Notes
+    -----
+    Every chunk is what `Table.read` of the whole file would hold in those rows; with an id column, rows
+    beyond ``max_rows_per_id`` are left out across all chunks, for 28 bytes of memory a distinct id. Memory
+    is otherwise a few times ``chunk_rows`` times the number of columns times 8 bytes, plus the buffers of
+    the file format (a Parquet page a column; 16 MB blocks of CSV).
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        parts: Callable[[], Iterator[Mapping[str, Any]]],
+        count: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.schema = schema
+        self._parts = parts
+        self._count = count
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        schema: Schema | str | Path | Mapping[str, Any],
+        *,
+        chunk_rows: int = 100_000,
+        delimiter: str | None = None,
+    ) -> ChunkedTable:
+        """Open a CSV, Parquet or Arrow file; the errors are those of `Table.read`.
+
+        Parameters
+        ----------
+        chunk_rows : int
+            Rows of the file in each chunk but the last.
+        """
+        if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, int) or chunk_rows < 1:
+            raise ParameterError(f"The 'chunk_rows' parameter is {chunk_rows!r}.", "Pass an integer >= 1.")
+        declared = Schema.of(schema)
+        source = FileSource(path, delimiter)
+        check_names(source.names, declared)
+        return cls(declared, lambda: source.chunks(declared.names, chunk_rows), source.count)
+
+    def chunks(self) -> Iterator[Table]:
+        """Yield `Table` objects in file order; each call is a new pass over the file."""
+        rows = self.schema.max_rows_per_id
+        limiter = None if rows is None else PersonLimiter(rows)
+        for part in self._parts():
+            yield build(self.schema, part, limiter)
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Rows that count; from the file's metadata where they tell it, else by one pass."""
+        count = self._count() if self.schema.id is None else None
+        return count if count is not None else self.accumulate(lambda chunk: chunk.n_rows)
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)
+        return f"ChunkedTable({self.schema.name!r}: {roles}; unit: {self.unit})"

@@ -1,0 +1,300 @@
+"""Files and frames as columns of raw cells, without looking at what the cells hold.
+
+No reader here infers a type from data: the columns of a CSV file are read as bytes and judged by
+`confide.schema.cells`, those of a Parquet or Arrow file have the types of its metadata. Error messages
+name columns and files, never rows or values, and leave out the inner message of a parser, which may quote
+a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from confide.errors import DataError, ParameterError
+from confide.schema.model import Schema
+from confide.schema.rules import suggestion
+
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+ARROW_SUFFIXES = (".arrow", ".feather", ".ipc", ".arrows")
+
+#: A row of a CSV file may be this long.
+CSV_BLOCK = 1 << 24
+
+
+class FileSource:
+    """A table in a file: names of its columns at once, its rows by chunks.
+
+    Parameters
+    ----------
+    path : path
+        CSV (``.csv``, ``.tsv``, ``.txt``, also ``.gz``), Parquet, or Arrow IPC / Feather version 2.
+    delimiter : str, optional
+        Of a CSV file. Default: tab for ``.tsv``, else comma.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, of no known kind, or damaged.
+    """
+
+    def __init__(self, path: str | Path, delimiter: str | None = None) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise DataError(f"There is no file {str(path)!r}.", "Check the path.")
+        self.kind = _kind(self.path)
+        suffixes = [suffix.lower() for suffix in self.path.suffixes]
+        self.delimiter = delimiter or ("\t" if ".tsv" in suffixes else ",")
+        if len(self.delimiter) != 1 or self.delimiter in "\"\r\n":
+            raise ParameterError(f"The 'delimiter' parameter is {delimiter!r}.", "Pass one character.")
+        try:
+            self.names, self.types = self._open()
+        except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error):
+            raise self._damaged() from None
+
+    def _damaged(self) -> DataError:
+        return DataError(
+            f"The file {self.path.name!r} cannot be read as {self.kind}.",
+            "Check that it is complete and of the kind that its name says"
+            + (", and that each row has as many fields as the header." if self.kind == "CSV" else "."),
+        )
+
+    def _open(self) -> tuple[list[str], list[pa.DataType | None]]:
+        if self.kind == "Parquet":
+            import pyarrow.parquet as pq
+
+            schema = pq.read_schema(self.path)
+        elif self.kind == "Arrow":
+            with pa.memory_map(str(self.path)) as file:
+                schema = _ipc(file).schema
+        else:
+            with pa.input_stream(str(self.path), compression="detect") as raw:
+                text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+                header = next(csv.reader(text, delimiter=self.delimiter), None)
+            if header is None:
+                raise DataError(f"The file {self.path.name!r} is empty.", "Its first line must name the columns.")
+            return header, [None] * len(header)
+        return list(schema.names), [_value_type(item) for item in schema.types]
+
+    def chunks(self, wanted: Sequence[str], chunk_rows: int | None) -> Iterator[dict[str, pa.Array]]:
+        """Yield the wanted columns, `chunk_rows` rows at a time (all at once for ``None``).
+
+        The cuts fall at multiples of `chunk_rows`, whatever the blocks of the file; at least one chunk is
+        yielded, which may have no rows.
+        """
+        try:
+            yield from _recut(self._batches(wanted, chunk_rows or 65536), list(wanted), chunk_rows)
+        except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError):
+            raise self._damaged() from None
+
+    def _batches(self, wanted: Sequence[str], chunk_rows: int) -> Iterator[pa.RecordBatch]:
+        if self.kind == "Parquet":
+            import pyarrow.parquet as pq
+
+            # A stream buffer, and no pre-buffering, keep a row group of any size out of memory.
+            with pq.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
+                yield from file.iter_batches(batch_size=chunk_rows, columns=list(wanted), use_threads=True)
+        elif self.kind == "Arrow":
+            with pa.memory_map(str(self.path)) as file:
+                reader = _ipc(file)
+                many = (
+                    iter(reader)
+                    if isinstance(reader, pa.RecordBatchStreamReader)
+                    else map(reader.get_batch, range(reader.num_record_batches))
+                )
+                for batch in many:
+                    yield batch.select(list(wanted))
+        else:
+            yield from self._csv_batches(wanted)
+
+    def _csv_batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        from pyarrow import csv as arrow_csv
+
+        reader = arrow_csv.open_csv(
+            str(self.path),
+            read_options=arrow_csv.ReadOptions(block_size=CSV_BLOCK),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                # In a file of one column an empty line is a row with a missing value.
+                ignore_empty_lines=len(self.names) > 1,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=list(wanted),
+                column_types={name: pa.binary() for name in self.names},
+                strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+        with reader:
+            yield from reader
+
+    def count(self) -> int | None:
+        """Return the number of rows where metadata tell it, else ``None``."""
+        if self.kind == "Parquet":
+            import pyarrow.parquet as pq
+
+            return pq.read_metadata(self.path).num_rows
+        return None
+
+
+def _kind(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    last = suffixes[-1] if suffixes else ""
+    if last in PARQUET_SUFFIXES:
+        return "Parquet"
+    if last in ARROW_SUFFIXES:
+        return "Arrow"
+    if last in CSV_SUFFIXES or (last in (".gz", ".bz2", ".zst") and suffixes[-2:-1] and suffixes[-2] in CSV_SUFFIXES):
+        return "CSV"
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start[:4] == b"PAR1":
+        return "Parquet"
+    if start == b"ARROW1":
+        return "Arrow"
+    raise DataError(
+        f"The kind of the file {path.name!r} is not known.", "Name it .csv, .tsv, .parquet, .arrow or .feather."
+    )
+
+
+def _ipc(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
+    try:
+        return pa.ipc.open_file(file)
+    except pa.ArrowInvalid:
+        file.seek(0)
+        return pa.ipc.open_stream(file)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _recut(
+    batches: Iterator[pa.RecordBatch], wanted: list[str], chunk_rows: int | None
+) -> Iterator[dict[str, pa.Array]]:
+    from confide.schema.arrays import arrow_array
+
+    held: list[pa.RecordBatch] = []
+    rows, yielded, kinds = 0, False, None
+    for batch in batches:
+        kinds = batch.schema
+        while chunk_rows is not None and rows + batch.num_rows >= chunk_rows:
+            cut = chunk_rows - rows
+            held.append(batch.slice(0, cut))
+            table = pa.Table.from_batches(held, kinds)
+            yielded = True
+            yield {name: arrow_array(table.column(name)) for name in wanted}
+            batch, held, rows = batch.slice(cut), [], 0
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+    if rows or not yielded:
+        table = pa.Table.from_batches(held, kinds) if kinds is not None else None
+        yield {name: pa.nulls(0) if table is None else arrow_array(table.column(name)) for name in wanted}
+
+
+# ---- frames -----------------------------------------------------------------------------------------------
+
+
+def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tuple[dict[str, Any], int]:
+    """Return the declared columns of a frame in memory, raw, and the number of rows.
+
+    Raises
+    ------
+    DataError
+        If a column is missing or named twice, lengths differ, or the object is no table.
+    """
+    if isinstance(frame, Mapping):
+        found = _pairs([(str(name), values) for name, values in frame.items()])
+    elif isinstance(frame, np.ndarray) and frame.dtype.names:
+        found = _pairs([(name, frame[name]) for name in frame.dtype.names])
+    elif isinstance(frame, np.ndarray) or type(frame).__module__.startswith("scipy.sparse"):
+        found = _matrix(frame, schema, names)
+    else:
+        found = _narwhals(frame)
+    check_names(list(found), schema)
+    columns = {name: found[name]() if callable(found[name]) else found[name] for name in schema.names}
+    lengths = {_length(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise DataError("The columns differ in length.", "Pass columns of one length.")
+    return columns, lengths.pop()
+
+
+def check_names(names: Sequence[str], schema: Schema) -> None:
+    """Check that no name stands twice and that each declared column is there; others are ignored.
+
+    Raises
+    ------
+    DataError
+        Names the column.
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"The column name {twice!r} stands twice in the data.", "Rename one of the columns.")
+    for name in schema.names:
+        if name not in names:
+            # Names of columns that nobody declared are still public structure: they may be offered.
+            close = suggestion(name, names) if names else ""
+            remedy = close if close.startswith("Did") else "Add it, or take it out of the schema."
+            raise DataError(f"The data have no column {name!r}.", remedy)
+
+
+def _length(values: Any) -> int:
+    try:
+        return len(values)
+    except TypeError:
+        raise DataError("A column is no sequence.", "Pass one array for each column.") from None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"The column name {twice!r} stands twice in the data.", "Rename one of the columns.")
+    return dict(pairs)
+
+
+def _matrix(matrix: Any, schema: Schema, names: Sequence[Any] | None) -> dict[str, Any]:
+    if matrix.ndim != 2:
+        raise DataError(f"The array has {matrix.ndim} dimensions.", "Pass a matrix with one column a name.")
+    labels = [str(name) for name in (schema.names if names is None else names)]
+    if matrix.shape[1] != len(labels):
+        raise DataError(
+            f"The array has {matrix.shape[1]} columns for {len(labels)} names.",
+            "Pass the columns in the order of the schema, or their names as 'names'.",
+        )
+    if not isinstance(matrix, np.ndarray):
+        matrix = matrix.tocsc()
+        return _pairs([(name, matrix[:, [i]].toarray().ravel()) for i, name in enumerate(labels)])
+    return _pairs([(name, matrix[:, i]) for i, name in enumerate(labels)])
+
+
+def _narwhals(frame: Any) -> dict[str, Any]:
+    """Columns of a frame that narwhals knows; names are checked first, as narwhals' own message may differ."""
+    import narwhals as nw
+
+    # Only these two allow a name to stand twice; narwhals' own message for that differs between them.
+    labels = frame.column_names if isinstance(frame, pa.Table) else getattr(frame, "columns", ())
+    if isinstance(frame, pa.Table) or hasattr(frame, "iloc"):
+        _pairs([(str(name), None) for name in labels])
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        raise DataError(
+            f"An object of type {type(frame).__name__} is no table.",
+            "Pass a pandas or polars frame, a pyarrow Table, a NumPy matrix, or a dictionary of arrays.",
+        ) from None
+    if isinstance(wrapped, nw.LazyFrame):
+        wrapped = wrapped.collect()
+    if not isinstance(wrapped, nw.DataFrame):
+        raise DataError(f"An object of type {type(frame).__name__} is no table.", "Pass a data frame.")
+    table: nw.DataFrame[Any] = wrapped
+    return {str(name): (lambda name=name: table.get_column(name)) for name in table.columns}

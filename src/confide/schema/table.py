@@ -1,0 +1,350 @@
+"""A table of secrets, cleaned and encoded by its schema alone."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from confide.errors import DataError, ParameterError, SchemaError
+from confide.schema.encode import Encoded, encode
+from confide.schema.model import Schema
+from confide.schema.persons import PersonLimiter
+
+if TYPE_CHECKING:
+    from confide.schema.scan import ChunkedTable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Gram:
+    """Gram matrix of the public design with a constant in front, and the number of its rows.
+
+    Attributes
+    ----------
+    matrix : float64 array [d, d]
+        Sum over rows of x x', x = (1, encoded public columns).
+    n_rows : int
+    names : tuple of str, length d
+        ``"(constant)"`` first.
+    """
+
+    matrix: np.ndarray
+    n_rows: int
+    names: tuple[str, ...]
+
+
+class Passes:
+    """One-pass sums over the chunks of a table; what `Table` and `ChunkedTable` share."""
+
+    schema: Schema
+
+    def chunks(self) -> Iterator[Table]:
+        """Yield the table in pieces, in order."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is called: ``"row"``, ``"person"``, or the schema's word."""
+        return self.schema.unit
+
+    @property
+    def label_bounds(self) -> tuple[float, float]:
+        """Declared bounds (lo, hi) of `label`, after its transform."""
+        return _label_column(self.schema).bounds
+
+    def accumulate(self, function: Callable[[Table], T]) -> T:
+        """Return the sum of ``function(chunk)`` over all chunks, in one pass.
+
+        Parameters
+        ----------
+        function : callable
+            From a `Table` to a number, an array, or a tuple of them; always of the same shapes.
+
+        Notes
+        -----
+        A plain sum: it protects nobody. A sum that involves private cells is a statistic, to be released
+        by a mechanism and never looked at.
+        """
+        total: Any = None
+        for chunk in self.chunks():
+            part: Any = function(chunk)
+            if total is None:
+                total = part
+            elif isinstance(part, tuple):
+                total = tuple(a + b for a, b in zip(total, part, strict=True))
+            else:
+                total = total + part
+        return total
+
+    def gram(self) -> Gram:
+        """Return the Gram matrix of the public columns with a constant, in one pass.
+
+        Public under the replacement relations (label DP and semi-sensitive features), where public columns
+        and n are; under ADD_REMOVE_ONE and REPLACE_ONE it is a private statistic.
+        """
+        names = ("(constant)", *(name for column in self.schema.public for name in column.feature_names))
+
+        def part(chunk: Table) -> tuple[np.ndarray, int]:
+            block = chunk.public.matrix
+            square = block.T @ block
+            out = np.empty((len(names), len(names)))
+            out[0, 0] = chunk.n_rows
+            out[0, 1:] = out[1:, 0] = np.asarray(block.sum(axis=0)).reshape(-1)
+            out[1:, 1:] = square if isinstance(square, np.ndarray) else square.toarray()
+            return out, chunk.n_rows
+
+        matrix, n_rows = self.accumulate(part)
+        return Gram((matrix + matrix.T) / 2, n_rows, names)
+
+    def content_tag(self, key: bytes) -> str:
+        """Return a keyed tag (hex) of the cleaned content, to tell versions of a dataset apart.
+
+        HMAC-SHA256 over the names, roles and cleaned values in row order, so that the same data from CSV,
+        Parquet or a frame, in one piece or in chunks, have the same tag. Without the key the tag tells
+        nothing; with it, it tells whether two tables are equal: keep key and tag as secret as the data.
+
+        Parameters
+        ----------
+        key : bytes
+            At least 16 bytes.
+        """
+        if not isinstance(key, bytes) or len(key) < 16:
+            raise ParameterError("The 'key' of a content tag is too short.", "Pass at least 16 random bytes.")
+        columns = self.schema.columns
+        digests = [hmac.new(key, f"{c.name}\0{c.role}\0{c.kind}".encode(), hashlib.sha256) for c in columns]
+        n_rows = 0
+        for chunk in self.chunks():
+            n_rows += chunk.n_rows
+            for column, digest in zip(columns, digests, strict=True):
+                values = chunk.values(column.name)
+                digest.update(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).data)
+        outer = hmac.new(key, f"confide-content-1\0{n_rows}\0".encode(), hashlib.sha256)
+        for digest in digests:
+            outer.update(digest.digest())
+        return outer.hexdigest()
+
+
+class Table(Passes):
+    """Rows of a schema's columns in memory: bounded, complete, float64.
+
+    Build one with `Table.read`, `Table.from_frame` or `Table.scan`.
+
+    Attributes
+    ----------
+    schema : Schema
+    n_rows : int
+        Rows that count. With an id column: the first ``max_rows_per_id`` rows of each id. The number is
+        secret under ADD_REMOVE_ONE and public under the replacement relations.
+
+    Notes
+    -----
+    Cleaning is per cell (see `Column`): changing one row's cells changes that row of the matrices alone,
+    raises nothing, and is in no message. ``repr`` shows the schema only.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        cleaned: Mapping[str, np.ndarray],
+        n_rows: int,
+        kept: np.ndarray | None = None,
+    ) -> None:
+        self.schema = schema
+        self.n_rows = n_rows
+        self._cleaned = dict(cleaned)
+        self._kept = kept
+        for values in self._cleaned.values():
+            values.setflags(write=False)
+
+    # ---- ways in ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls, path: str | Path, schema: Schema | str | Path | Mapping[str, Any], *, delimiter: str | None = None
+    ) -> Table:
+        """Read a CSV, Parquet or Arrow IPC (Feather) file.
+
+        Parameters
+        ----------
+        path : path
+            The kind follows from the suffix (``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``, ``.arrow``,
+            ``.feather``), else from the first bytes.
+        schema : Schema, path of a ``schema.toml``, or dictionary
+            Columns that it does not name are not read.
+        delimiter : str, optional
+            Of a CSV file; default comma (tab for ``.tsv``).
+
+        Raises
+        ------
+        SchemaError
+            If the schema is malformed; before the data file is opened.
+        DataError
+            If a declared column is missing or named twice, the file is damaged, or a public or id column
+            whose policy is ``reject`` has a missing cell.
+        """
+        from confide.schema.sources import FileSource, check_names
+
+        declared = Schema.of(schema)
+        source = FileSource(path, delimiter)
+        check_names(source.names, declared)
+        (columns,) = source.chunks(declared.names, None)
+        return build(declared, columns, _limiter(declared))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        schema: Schema | str | Path | Mapping[str, Any],
+        *,
+        names: Sequence[Any] | None = None,
+    ) -> Table:
+        """Take a table from memory.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, pyarrow Table, dictionary of arrays, structured or 2-D NumPy array
+            Whatever narwhals reads. Order of columns and further columns do not matter; names compare as
+            text. A 2-D array has its columns in the order of the schema, or of `names`.
+        schema : Schema, path, or dictionary
+        names : sequence, optional
+            Column names of a 2-D array.
+
+        Raises
+        ------
+        SchemaError, DataError
+            As in `read`.
+        """
+        from confide.schema.sources import frame_columns
+
+        declared = Schema.of(schema)
+        columns, _ = frame_columns(frame, declared, names)
+        return build(declared, columns, _limiter(declared))
+
+    @classmethod
+    def scan(
+        cls,
+        path: str | Path,
+        schema: Schema | str | Path | Mapping[str, Any],
+        *,
+        chunk_rows: int = 100_000,
+        delimiter: str | None = None,
+    ) -> ChunkedTable:
+        """Open a file larger than memory; see `ChunkedTable`."""
+        from confide.schema.scan import ChunkedTable
+
+        return ChunkedTable.open(path, schema, chunk_rows=chunk_rows, delimiter=delimiter)
+
+    # ---- what mechanisms see ------------------------------------------------------------------------------
+
+    def values(self, name: str) -> np.ndarray:
+        """Return one cleaned column [n]: float64 numbers, int32 codes of levels, or int64 codes of ids."""
+        return self._cleaned[self.schema[name].name]
+
+    @cached_property
+    def public(self) -> Encoded:
+        """The public columns, encoded."""
+        return encode(self.schema.public, self._cleaned, self.n_rows)
+
+    @cached_property
+    def private(self) -> Encoded:
+        """The private columns without the label, encoded."""
+        return encode(self.schema.private, self._cleaned, self.n_rows)
+
+    @property
+    def label(self) -> np.ndarray:
+        """The label: float64 [n] within `label_bounds`; a categorical label as its level's number."""
+        column = _label_column(self.schema)
+        values = self._cleaned[column.name]
+        return values if column.numeric else values.astype(np.float64)
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """Codes of the ids, int64 [n], numbered by first appearance in the file; ``None`` without ids."""
+        column = self.schema.id
+        return None if column is None else self._cleaned[column.name]
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Which rows of the source count, bool [rows of the source]; to line results up with a frame.
+
+        All of them without an id column. As secret as the ids are.
+        """
+        return np.ones(self.n_rows, dtype=bool) if self._kept is None else self._kept
+
+    def chunks(self) -> Iterator[Table]:
+        """Yield this table as the one chunk."""
+        yield self
+
+    def take(self, rows: np.ndarray) -> Table:
+        """Return some rows, by number or by mask, as a table of its own.
+
+        The choice must not depend on private cells. Neighbours of the part are parts of neighbours.
+        """
+        part = {name: values[rows] for name, values in self._cleaned.items()}
+        return Table(self.schema, part, len(next(iter(part.values()))))
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)
+        return f"Table({self.schema.name!r}: {roles}; unit: {self.unit})"
+
+
+def _limiter(schema: Schema) -> PersonLimiter | None:
+    return None if schema.max_rows_per_id is None else PersonLimiter(schema.max_rows_per_id)
+
+
+def _label_column(schema: Schema) -> Any:
+    if schema.label is None:
+        raise SchemaError("The schema has no label column.", "Give one column role = 'label'.")
+    return schema.label
+
+
+def build(schema: Schema, columns: Mapping[str, Any], limiter: PersonLimiter | None) -> Table:
+    """Clean raw columns into a `Table`; `limiter` carries the ids seen in earlier chunks.
+
+    Raises
+    ------
+    DataError
+        If a column whose policy is ``reject`` has a missing cell.
+    """
+    from confide.schema import arrays
+
+    cleaned: dict[str, np.ndarray] = {}
+    kept: np.ndarray | None = None
+    n_rows = 0
+    for column in schema.columns:
+        raw = arrays.arrow_array(columns[column.name])
+        n_rows = len(raw)
+        if column.role == "id":
+            assert limiter is not None
+            keys, present = arrays.id_keys(raw)
+            if column.missing == "reject" and not present.all():
+                raise _rejected(column.name, "drop")
+            cleaned[column.name], kept = limiter.admit(keys, present)
+        elif column.numeric:
+            values = arrays.numbers(raw)
+            if column.missing == "reject" and np.isnan(values).any():
+                raise _rejected(column.name, "impute")
+            cleaned[column.name] = column.clean(values)
+        else:
+            codes = arrays.codes(raw, column)
+            if column.missing == "reject" and (codes == arrays.MISSING).any():
+                raise _rejected(column.name, "impute")
+            cleaned[column.name] = np.where(codes == arrays.MISSING, np.int32(column.missing_code), codes)
+    if kept is not None and not kept.all():
+        cleaned = {name: values[kept] for name, values in cleaned.items()}
+    return Table(schema, cleaned, n_rows if kept is None else int(kept.sum()), kept)
+
+
+def _rejected(name: str, instead: str) -> DataError:
+    return DataError(
+        f"Column {name!r} has missing cells, and its declared policy is to reject them.",
+        f"Mend the data, or declare missing = {instead!r}.",
+    )
