@@ -1,0 +1,67 @@
+"""Creating the ledger of a dataset in a store."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confide.errors import LedgerError
+from confide.ledger import chain
+from confide.ledger import counter as counters
+from confide.ledger.budget import Budget, text, zero
+from confide.ledger.reading import find_dataset
+
+if TYPE_CHECKING:
+    from confide.ledger.session import Dataset
+    from confide.ledger.store import Store
+
+
+def create(store: Store, name: str, budget: Budget, directory: Path | None) -> Dataset:
+    """Create the ledger of a dataset, or return the one that another process just created.
+
+    Raises
+    ------
+    LedgerError
+        If the counter knows of a ledger at this place that is gone.
+    """
+    expected = None if directory is None else counters.expected_at(directory, store.location, name)
+    if expected is not None and expected[1] > 1:
+        raise LedgerError(
+            f"The store {store.location} no longer holds the ledger of dataset {name!r}, whose {expected[1]} "
+            "entries were seen before.",
+            f"Restore it. To begin anew with nothing spent, on purpose, delete {expected[0]}.",
+        )
+    store.prepare()
+    with store.writing() as connection:
+        if not store.sqlite:
+            store.execute(connection, "LOCK TABLE confide_head IN EXCLUSIVE MODE")
+        found = find_dataset(store, connection, name)
+        if found is not None:
+            return found
+        ledger_id, tag_key = secrets.token_hex(16), secrets.token_bytes(32)
+        terms = chain.canonical(budget.to_dict())
+        (number,) = store.row(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM confide_dataset")
+        fields = {"budget": budget.to_dict(), "dataset": name, "ledger_id": ledger_id}
+        body = chain.entry_body(chain.CREATED, 1, chain.GENESIS, fields)
+        hash_ = chain.digest(body)
+        store.execute(
+            connection,
+            "INSERT INTO confide_dataset (id, name, ledger_id, budget, tag_key) VALUES (?, ?, ?, ?, ?)",
+            (number, name, ledger_id, terms, tag_key),
+        )
+        store.execute(
+            connection,
+            "INSERT INTO confide_entry (dataset_id, sequence, kind, body, hash) VALUES (?, 1, ?, ?, ?)",
+            (number, chain.CREATED, body, hash_),
+        )
+        store.execute(
+            connection,
+            "INSERT INTO confide_head (dataset_id, sequence, hash, spent) VALUES (?, 1, ?, ?)",
+            (number, hash_, " ".join(map(text, zero(budget)))),
+        )
+        found = find_dataset(store, connection, name)
+    assert found is not None
+    if directory is not None:
+        store.counter(directory, found.ledger_id).advance(chain.Mark(1, hash_))
+    return found

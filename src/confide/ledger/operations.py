@@ -1,0 +1,183 @@
+"""The operations that append to a chain; each is decided inside a `confide.ledger.session.Session`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from confide.errors import LedgerError, RefusedError
+from confide.ledger import chain
+from confide.ledger.budget import Vector, fits, refusal, text, unknown_analyst
+from confide.ledger.chain import Mark
+from confide.ledger.pricing import Price
+from confide.ledger.session import Account, Session
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Spend: one `reserved` entry, or a `charged` one where the outcome is kept at once."""
+
+    price: Price
+    analyst: str | None
+    label: str
+    key: str | None
+    version: int | None
+    secret: bytes | None
+    settle: bool
+
+    def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool]:
+        """Return (mark, stored fields where the key was used before, whether it is settled)."""
+        request = None
+        if self.key is not None:
+            request = chain.canonical([self.analyst, self.key])
+            if request in session.requests:
+                return self._replay(session, session.entry("sequence", session.requests[request]))
+            found = session.entry("request", request)
+            if found is not None:
+                return self._replay(session, found)
+        dataset, budget, vector = session.dataset, session.dataset.budget, self.price.vector
+        total = fits(session.spent, vector, budget.limit)
+        if total is None:
+            raise refusal(
+                budget, f"the budget of dataset {dataset.name!r}", session.spent, vector, budget.limit
+            )
+        if self.analyst is not None:
+            account = session.account(self.analyst)
+            if account is None:
+                raise unknown_analyst(self.analyst)
+            spent = fits(account.spent, vector, account.allowed)
+            if spent is None:
+                owner = f"the account of analyst {self.analyst!r}"
+                raise refusal(budget, owner, account.spent, vector, account.allowed)
+            account.spent = spent
+            session.set_account(self.analyst, account)
+        session.spent = total
+        mac = "null"
+        if self.secret is not None:
+            sequence = session.sequence + 1
+            mac = f'"{chain.secret_mac(dataset.tag_key, sequence, self.secret)}"'
+            session.secrets.append((dataset.id, sequence, self.secret))
+        kind = chain.CHARGED if self.settle else chain.RESERVED
+        # The canonical body, spliced: encoding the guarantee anew would take most of a group's time.
+        body = (
+            f'{{"accepted":{chain.canonical(self.price.accepted) if self.price.accepted else "[]"},"analyst":'
+            f"{_text(self.analyst)},{self.price.terms},"
+            f'"kind":"{kind}","label":{_text(self.label)},"previous":"{session.hash}","request":{_text(self.key)},'
+            f'"secret":{mac},"sequence":{session.sequence + 1},"time":"{session.time}",'
+            f'"version":{"null" if self.version is None else self.version}}}'
+        )
+        mark = session.append_body(kind, body, request)
+        if request is not None:
+            session.requests[request] = mark.sequence
+        return mark, None, self.settle
+
+    def _replay(self, session: Session, found: Any) -> tuple[Mark, dict[str, Any], bool]:
+        sequence, fields, hash_ = found
+        mine = json.loads(f"{{{self.price.terms}}}")
+        if any(fields[name] != mine[name] for name in mine) or fields["label"] != self.label:
+            raise RefusedError(
+                f"The request key {self.key!r:.80} was used for another charge.",
+                "Use a new key for a new request.",
+            )
+        settled = (
+            fields["kind"] == chain.CHARGED
+            or sequence in session.settled
+            or session.entry("settles", sequence) is not None
+        )
+        return Mark(sequence, hash_), fields, settled
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Mark a reservation as done, and keep its secret."""
+
+    sequence: int
+    hash: str
+    secret: bytes | None
+
+    def apply(self, session: Session) -> int:
+        """Return the sequence number of the settling entry."""
+        found = session.entry("sequence", self.sequence)
+        if found is None or found[2] != self.hash or found[1]["kind"] not in chain.SPENDING:
+            raise LedgerError(
+                f"Dataset {session.dataset.name!r} holds no reservation {self.sequence} of that hash.",
+                "Settle the object that `reserve` returned, on the same ledger.",
+            )
+        mac = None
+        if self.secret is not None:
+            mac = chain.secret_mac(session.dataset.tag_key, self.sequence, self.secret)
+        done = found if found[1]["kind"] == chain.CHARGED else session.entry("settles", self.sequence)
+        if done is not None:
+            if done[1]["secret"] != mac:
+                raise LedgerError(
+                    f"Reservation {self.sequence} is settled already, with another outcome.",
+                    "A reservation pays for one release; reserve again for another.",
+                )
+            return done[0]
+        if self.secret is not None:
+            session.secrets.append((session.dataset.id, self.sequence, self.secret))
+        fields = {"reservation": self.sequence, "secret": mac}
+        return session.append(chain.SETTLED, fields, settles=self.sequence).sequence
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Give an analyst an account, or other limits; what was spent stays spent."""
+
+    name: str
+    epsilon: str
+    delta: str
+    allowed: Vector
+
+    def apply(self, session: Session) -> Mark:
+        """Return the entry's place."""
+        old = session.account(self.name)
+        spent = tuple(Fraction(0) for _ in self.allowed) if old is None else old.spent
+        session.set_account(self.name, Account(self.allowed, spent, old is None or old.new))
+        names = session.dataset.budget.names
+        fields = {
+            "analyst": self.name,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "limit": dict(zip(names, map(text, self.allowed))),
+        }
+        return session.append(chain.GRANTED, fields)
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Name the schema and the content that the next charges are about."""
+
+    schema_digest: str
+    tag: str
+
+    def apply(self, session: Session) -> int:
+        """Return the version number; a tag that was seen before keeps its number."""
+        versions = session.versions()
+        for number, (digest, tag) in enumerate(versions, start=1):
+            if digest != self.schema_digest:
+                raise LedgerError(
+                    f"The dataset {session.dataset.name!r} was declared with schema {digest[:12]}, "
+                    f"not {self.schema_digest[:12]}.",
+                    "Use the schema it was opened with, or give the other table a dataset name of its own.",
+                )
+            if tag == self.tag:
+                return number
+        versions.append((self.schema_digest, self.tag))
+        number = len(versions)
+        session.append(
+            chain.VERSION, {"schema_digest": self.schema_digest, "tag": self.tag, "version": number}
+        )
+        session.statements.append(
+            (
+                "INSERT INTO confide_version (dataset_id, version, schema_digest, tag) VALUES (?, ?, ?, ?)",
+                (session.dataset.id, number, self.schema_digest, self.tag),
+            )
+        )
+        return number
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else json.dumps(value)

@@ -1,0 +1,150 @@
+"""What a guarantee costs on a ledger, and whether the ledger takes it at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from confide.errors import AdjacencyError, AssumptionError, ParameterError, RefusedError, UnsupportedError
+from confide.ledger import chain
+from confide.ledger.budget import Budget, Quantity, Vector, amount, text
+from confide.ledger.names import accept_of
+from confide.privacy.adjacency import Adjacency
+from confide.privacy.guarantee import NONPRIVATE, SEEDED, UNRECORDED, Guarantee
+
+#: Assumptions that no owner can accept: such a release has no guarantee to record.
+NEVER_ACCEPTED = (SEEDED, UNRECORDED)
+
+_CACHED = 256
+
+
+class Pricer:
+    """Prices on one budget, remembered for guarantees that come again.
+
+    Parameters
+    ----------
+    budget : Budget
+    accept : tuple of str
+        Assumptions accepted for every charge.
+    """
+
+    def __init__(self, budget: Budget, accept: tuple[str, ...]) -> None:
+        self.budget, self.accept = budget, accept
+        self._known: dict[int, tuple[Guarantee, tuple[str, ...], Price]] = {}
+
+    def __call__(self, guarantee: Guarantee, accept: Iterable[str] = ()) -> Price:
+        """Return `price` with the accepted assumptions of both."""
+        accept = self.accept if accept == () else (*self.accept, *accept_of(accept))
+        # Frozen and kept alive by the entry, so its address identifies it; equality would mix 1 and True.
+        known = self._known.get(id(guarantee))
+        if known is not None and known[0] is guarantee and known[1] == accept:
+            return known[2]
+        priced = price(guarantee, self.budget, accept)
+        if len(self._known) >= _CACHED:
+            self._known.clear()
+        self._known[id(guarantee)] = (guarantee, accept, priced)
+        return priced
+
+
+class Price(NamedTuple):
+    """What a guarantee costs on one ledger."""
+
+    vector: Vector
+    accepted: tuple[str, ...]  #: names of the assumptions that were accepted
+    terms: str  #: canonical JSON of charge and guarantee, the middle of an entry's body
+
+
+def price(guarantee: Guarantee, budget: Budget, accept: Iterable[str] = ()) -> Price:
+    """Return what `guarantee` costs under `budget`, or refuse; reads nothing but its arguments.
+
+    =============================================  =========================================================
+    charge stated under                            cost on the ledger
+    =============================================  =========================================================
+    the ledger's adjacency, or one that implies it  face value
+    ADD_REMOVE_ONE, on a replacement ledger        2 epsilon, (1 + e^epsilon) delta; 4 rho under zCDP
+                                                   (group privacy, Bun & Steinke 2016)
+    any other adjacency                            `AdjacencyError`
+    another unit ("person" on "row" included)      `RefusedError`: adding a row to a person is not adding a
+                                                   person, and a changed id touches two
+    epsilon = delta = 0                            0: recorded, harmless
+    infinite epsilon                               refused unless the ledger is non-private
+    assumption "seeded" or "unrecorded"            `AssumptionError`, always
+    any other assumption                           `AssumptionError` unless named in `accept`
+    zCDP ledger, event without a zCDP cost         `UnsupportedError`
+    =============================================  =========================================================
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise ParameterError(
+            f"The charge is a {type(guarantee).__name__}.", "Pass a confide.privacy.Guarantee."
+        )
+    infinite = isinstance(guarantee.epsilon, float) and guarantee.epsilon == math.inf
+    # The fields were validated at construction; a charge is checked again, since it outlives its maker.
+    if not infinite:
+        amount(guarantee.epsilon, "epsilon")
+    amount(guarantee.delta, "delta")
+    if guarantee.unit != budget.unit:
+        raise RefusedError(
+            f"The charge is stated per {guarantee.unit} and the ledger per {budget.unit}.",
+            f"Open a ledger with unit={guarantee.unit!r}, or charge per {budget.unit}.",
+        )
+    accepted = _accepted(guarantee, budget, accept)
+    if infinite and not budget.nonprivate:
+        raise RefusedError(
+            "The charge has an infinite epsilon.",
+            "Only a ledger opened with epsilon=math.inf and nonprivate=True records it.",
+        )
+    converted = guarantee.under(budget.adjacency)
+    if budget.accountant == "basic":
+        vector: Vector = (converted.epsilon, converted.delta)
+    else:
+        vector = (_zcdp(guarantee, budget),)
+    charge = {name: text(value) for name, value in zip(budget.names, vector)}
+    terms = f'"charge":{chain.canonical(charge)},"guarantee":{chain.canonical(guarantee.to_dict())}'
+    return Price(vector, accepted, terms)
+
+
+def _accepted(guarantee: Guarantee, budget: Budget, accept: Iterable[str]) -> tuple[str, ...]:
+    allowed = set(accept) | ({NONPRIVATE} if budget.nonprivate else set())
+    hopeless = [name for name in guarantee.assumptions if name in NEVER_ACCEPTED]
+    if hopeless:
+        raise AssumptionError(
+            f"The guarantee is marked {hopeless[0]!r}: the release has no guarantee to record.",
+            "Run it with random_state=None and with the ledger.",
+        )
+    if NONPRIVATE in guarantee.assumptions and not budget.nonprivate:
+        raise AssumptionError(
+            f"The guarantee is marked {NONPRIVATE!r}.",
+            "Only a ledger opened with epsilon=math.inf and nonprivate=True records it.",
+        )
+    missing = [name for name in guarantee.assumptions if name not in allowed]
+    if missing:
+        names = ", ".join(repr(name) for name in missing)
+        raise AssumptionError(
+            f"The guarantee assumes {names}.",
+            f"Accept by name with accept=({names},), or choose another method.",
+        )
+    return tuple(name for name in guarantee.assumptions if name in allowed)
+
+
+def _zcdp(guarantee: Guarantee, budget: Budget) -> Quantity:
+    from confide.privacy import zcdp_cost
+
+    rho = math.inf if guarantee.epsilon == math.inf else zcdp_cost(guarantee.event)
+    if rho is None:
+        raise UnsupportedError(
+            f"No zCDP cost is known for the event {guarantee.event.mechanism!r}.",
+            "Use a Gaussian or a pure mechanism, or a ledger with accountant='basic'.",
+        )
+    if rho == math.inf:
+        if not budget.nonprivate:
+            raise RefusedError(
+                "The charge has an infinite rho.", "Only a ledger opened with nonprivate=True records it."
+            )
+        return math.inf
+    cost = amount(rho, "rho")
+    if guarantee.adjacency.implies(budget.adjacency):
+        return cost
+    if guarantee.adjacency is Adjacency.ADD_REMOVE_ONE:
+        return 4 * cost
+    raise AdjacencyError(f"A guarantee under {guarantee.adjacency.value!r} does not fit.", "")

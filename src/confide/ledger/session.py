@@ -1,0 +1,267 @@
+"""Writing: what happens inside one transaction on one dataset's chain.
+
+A `Session` holds the locked head of the chain, decides operations one after the other in memory and
+writes all of their entries at once. Operations of threads that wait for the same dataset are joined into
+one transaction by whichever thread gets the lock (`run`), so that durability costs one commit a group and
+not one a charge. Each operation is accepted or refused by itself, in order; a refusal writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from confide.errors import ConfideError, LedgerError
+from confide.ledger import chain
+from confide.ledger.budget import Budget, Vector, parse, text
+from confide.ledger.chain import Mark
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from confide.ledger.counter import Counter
+    from confide.ledger.store import Store
+
+#: At most this many operations share a transaction.
+GROUP = 1000
+
+_HEAD = "SELECT sequence, hash, spent FROM confide_head WHERE dataset_id = ?"
+_INSERT = (
+    "INSERT INTO confide_entry (dataset_id, sequence, kind, request, settles, body, hash) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_HASH = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
+_BODY = "SELECT sequence, body, hash FROM confide_entry WHERE dataset_id = ? AND "
+
+
+class Dataset(NamedTuple):
+    """The immutable row of one dataset in a store."""
+
+    id: int
+    name: str
+    ledger_id: str
+    budget: Budget
+    tag_key: bytes
+
+
+class Account:
+    """An analyst's limits and spending, inside a session."""
+
+    __slots__ = ("allowed", "new", "spent")
+
+    def __init__(self, allowed: Vector, spent: Vector, new: bool = False) -> None:
+        self.allowed, self.spent, self.new = allowed, spent, new
+
+
+class Operation(Protocol):
+    """Something that appends to the chain, or raises a `ConfideError` before it changed the session."""
+
+    def apply(self, session: Session) -> Any:
+        """Decide; append entries; return the caller's result."""
+        ...
+
+
+def write_vector(vector: Vector) -> str:
+    """Return a balance as stored text."""
+    return " ".join(map(text, vector))
+
+
+def read_vector(stored: str) -> Vector:
+    """Return the balance that `write_vector` wrote."""
+    return tuple(parse(part) for part in stored.split())
+
+
+class Session:
+    """One transaction on one dataset: the head is locked from construction to the end."""
+
+    def __init__(
+        self, store: Store, connection: Connection, dataset: Dataset, directory: Path | None
+    ) -> None:
+        self.store, self.connection, self.dataset = store, connection, dataset
+        row = store.row(connection, _HEAD if store.sqlite else f"{_HEAD} FOR UPDATE", (dataset.id,))
+        if row is None:
+            raise LedgerError(f"The balance of dataset {dataset.name!r} is missing.", "Restore the store.")
+        self.start = Mark(row[0], row[1])
+        self.sequence, self.hash = self.start
+        self.spent = read_vector(row[2])
+        self.time = chain.now()
+        self.counter = None if directory is None else store.counter(directory, dataset.ledger_id)
+        check_seen(store, connection, dataset, self.start, self.counter)
+        self._accounts: dict[str, Account] = {}
+        self._touched: set[str] = set()
+        self._rows: list[tuple] = []
+        self._versions: list[tuple[str, str]] | None = None
+        self.requests: dict[str, int] = {}
+        self.settled: dict[int, int] = {}
+        self.secrets: list[tuple[int, int, bytes]] = []
+        self.statements: list[tuple[str, tuple]] = []
+
+    def append(self, kind: str, fields: dict[str, Any], *, settles: int | None = None) -> Mark:
+        """Append an entry of any kind."""
+        body = chain.entry_body(kind, self.sequence + 1, self.hash, fields)
+        return self.append_body(kind, body, None, settles)
+
+    def append_body(self, kind: str, body: str, request: str | None, settles: int | None = None) -> Mark:
+        """Append an entry whose canonical body holds the next sequence number and our hash."""
+        self.sequence += 1
+        self.hash = sha256(body.encode("ascii")).hexdigest()
+        self._rows.append((self.dataset.id, self.sequence, kind, request, settles, body, self.hash))
+        if settles is not None:
+            self.settled[settles] = self.sequence
+        return Mark(self.sequence, self.hash)
+
+    def account(self, name: str) -> Account | None:
+        """Return an analyst's account, or None."""
+        found = self._accounts.get(name)
+        if found is None:
+            row = self.store.row(
+                self.connection,
+                "SELECT allowed, spent FROM confide_account WHERE dataset_id = ? AND name = ?",
+                (self.dataset.id, name),
+            )
+            if row is None:
+                return None
+            found = self._accounts[name] = Account(read_vector(row[0]), read_vector(row[1]))
+        return found
+
+    def set_account(self, name: str, account: Account) -> None:
+        """Store an account at the end of the session."""
+        self._accounts[name] = account
+        self._touched.add(name)
+
+    def versions(self) -> list[tuple[str, str]]:
+        """Return (schema digest, content tag) of each version, in order; grows with the session."""
+        if self._versions is None:
+            sql = "SELECT schema_digest, tag FROM confide_version WHERE dataset_id = ? ORDER BY version"
+            rows = self.store.rows(self.connection, sql, (self.dataset.id,))
+            self._versions = [(row[0], row[1]) for row in rows]
+        return self._versions
+
+    def entry(self, where: str, value: Any) -> tuple[int, dict[str, Any], str] | None:
+        """Return (sequence, fields, hash) of the entry whose column `where` is `value`, if any."""
+        for row in self._rows:
+            if value == {"sequence": row[1], "request": row[3], "settles": row[4]}[where]:
+                return row[1], json.loads(row[5]), row[6]
+        row = self.store.row(self.connection, f"{_BODY}{where} = ?", (self.dataset.id, value))
+        return None if row is None else (row[0], json.loads(row[1]), row[2])
+
+    def flush(self) -> None:
+        """Write everything; the commit follows."""
+        if not self._rows:
+            return
+        store, connection = self.store, self.connection
+        store.execute(connection, _INSERT, self._rows[0] if len(self._rows) == 1 else self._rows)
+        store.execute(
+            connection,
+            "UPDATE confide_head SET sequence = ?, hash = ?, spent = ? WHERE dataset_id = ?",
+            (self.sequence, self.hash, write_vector(self.spent), self.dataset.id),
+        )
+        for name in sorted(self._touched):
+            account = self._accounts[name]
+            values = (write_vector(account.allowed), write_vector(account.spent), self.dataset.id, name)
+            if account.new:
+                sql = "INSERT INTO confide_account (allowed, spent, dataset_id, name) VALUES (?, ?, ?, ?)"
+            else:
+                sql = "UPDATE confide_account SET allowed = ?, spent = ? WHERE dataset_id = ? AND name = ?"
+            store.execute(connection, sql, values)
+        if self.secrets:
+            sql = "INSERT INTO confide_secret (dataset_id, sequence, secret) VALUES (?, ?, ?)"
+            store.execute(connection, sql, self.secrets[0] if len(self.secrets) == 1 else self.secrets)
+        for sql, values in self.statements:
+            store.execute(connection, sql, values)
+
+
+def check_seen(
+    store: Store, connection: Connection, dataset: Dataset, held: Mark, counter: Counter | None
+) -> None:
+    """Refuse a chain (whose head is `held`) that lacks a place seen before: `confide.ledger.counter`."""
+    marks = (store.marks.get(dataset.ledger_id), None if counter is None else counter.read())
+    for mark in marks:
+        if mark is None or mark == held:
+            continue
+        if mark.sequence < held.sequence:
+            row = store.row(connection, _HASH, (dataset.id, mark.sequence))
+            if row is not None and row[0] == mark.hash:
+                continue
+        where = "" if counter is None else f" {counter.path}"
+        raise LedgerError(
+            f"The store {store.location} was rolled back or replaced: its chain of dataset {dataset.name!r} "
+            f"ends at entry {held.sequence} and does not hold entry {mark.sequence}, which was seen before.",
+            "Restore the newer store. To go on with this one, in the knowledge that what it lacks counts as "
+            f"unspent, stop all processes and delete the counter{where}.",
+        )
+
+
+class _Job:
+    __slots__ = ("done", "error", "operation", "result")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+
+
+def run_all(
+    store: Store, dataset: Dataset, directory: Path | None, operations: Sequence[Operation]
+) -> list[Any]:
+    """Apply `operations` in order in one durable transaction; return results, or the refusals themselves."""
+    jobs = [_Job(operation) for operation in operations]
+    with store.lock:
+        _commit(store, dataset, directory, jobs)
+    return [job.result if job.error is None else job.error for job in jobs]
+
+
+def run(store: Store, dataset: Dataset, directory: Path | None, operation: Operation) -> Any:
+    """Apply one operation durably, together with those that other threads wait for."""
+    job = _Job(operation)
+    queue = store.queues.setdefault(dataset.id, deque())
+    queue.append(job)
+    with store.lock:
+        while not job.done:
+            batch = []
+            while queue and len(batch) < GROUP:
+                batch.append(queue.popleft())
+            if not batch:  # forked in between: the queue of the child begins empty
+                batch = [job]
+            _commit(store, dataset, directory, batch)
+    if job.error is not None:
+        raise job.error
+    return job.result
+
+
+def _commit(store: Store, dataset: Dataset, directory: Path | None, jobs: Sequence[_Job]) -> None:
+    try:
+        with store.writing() as connection:
+            session = Session(store, connection, dataset, directory)
+            for job in jobs:
+                try:
+                    job.result = job.operation.apply(session)
+                except ConfideError as error:
+                    job.error = error
+            session.flush()
+    except BaseException as error:
+        # The outcome may be unknown (an interrupted commit): nobody may go on as if it were charged.
+        for job in jobs:
+            job.error = error if isinstance(error, ConfideError) else _unknown(store, error)
+            job.done = True
+        if not isinstance(error, ConfideError):
+            raise
+        return
+    mark = Mark(session.sequence, session.hash)
+    store.marks[dataset.ledger_id] = mark
+    if mark != session.start and session.counter is not None:
+        session.counter.advance(mark)
+    for job in jobs:
+        job.done = True
+
+
+def _unknown(store: Store, error: BaseException) -> LedgerError:
+    return LedgerError(
+        f"A write to {store.location} was interrupted ({type(error).__name__}).",
+        "It may or may not be charged; ask again, and see `confide ledger show`.",
+    )

@@ -1,0 +1,446 @@
+"""The durable store under a ledger: one engine, one connection and one lock a process.
+
+SQLite (write-ahead log, ``synchronous=FULL``, ``BEGIN IMMEDIATE``) and PostgreSQL (row lock on the
+dataset's head, ``synchronous_commit=on``) run the same statements, written once below. The connection is
+closed before a fork, so that a child never inherits one, and opened again on need on either side.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.errors import LedgerError, ParameterError, UnsupportedError
+from confide.ledger.chain import Mark
+from confide.ledger.counter import Counter
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine, MetaData
+
+#: Layout of the tables; a store of another layout is refused.
+LAYOUT = 1
+PATIENCE_SECONDS = 60
+_ADVISORY_LOCK = 0x436F6E66696465  # "Confide": serialises creation of the tables on PostgreSQL
+_APPEND_ONLY = ("confide_entry", "confide_dataset")
+
+
+class Store:
+    """One store, shared by all handles of this process on the same URL (`Store.at`).
+
+    Attributes
+    ----------
+    location : str
+        The URL without password, with an absolute path: names the store in messages and counters.
+    lock : threading.RLock
+        Held during every transaction: a process uses one connection.
+    marks : dict of str to Mark
+        Last place of each ledger that this process has seen; a store behind it was rolled back.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.sqlite = url.get_backend_name() == "sqlite"
+        self.location = url.set(password=None).render_as_string()
+        self.lock = threading.RLock()
+        self.marks: dict[str, Mark] = {}
+        self._counters: dict[tuple[Path, str], Counter] = {}
+        self._engine: Engine | None = None
+        self._connection: Connection | None = None
+        self._pid = os.getpid()
+        self._translated: dict[str, str] = {}
+        #: Operations that threads of this process wait for, by dataset (`confide.ledger.session`).
+        self.queues: dict[int, deque[Any]] = {}
+
+    @staticmethod
+    def at(url: str | URL) -> Store:
+        """Return this process's store for `url`.
+
+        Raises
+        ------
+        ParameterError, UnsupportedError
+            If `url` names no SQLite file and no PostgreSQL database.
+        """
+        parsed = normal_url(url)
+        key = parsed.render_as_string(hide_password=False)
+        with _REGISTRY_LOCK:
+            store = _STORES.get(key)
+            if store is None:
+                # Unpickled handles carry no password: use the one this process was given, if any.
+                for known in _STORES.values():
+                    if parsed.password is None and known.url.set(password=None) == parsed:
+                        return known
+                store = _STORES[key] = Store(parsed)
+            return store
+
+    def counter(self, directory: Path, ledger_id: str) -> Counter:
+        """Return this process's counter of one ledger."""
+        key = (directory, ledger_id)
+        if key not in self._counters:
+            self._counters[key] = Counter(directory, ledger_id)
+        return self._counters[key]
+
+    def execute(self, connection: Connection, sql: str, parameters: Any = ()) -> Any:
+        """Run one statement, written with ``?`` for its parameters (a list of tuples: many times)."""
+        return connection.exec_driver_sql(self._dialect(sql), parameters)
+
+    def rows(self, connection: Connection, sql: str, parameters: tuple = ()) -> Sequence[Any]:
+        """Return all rows of a query."""
+        return self.execute(connection, sql, parameters).fetchall()
+
+    def row(self, connection: Connection, sql: str, parameters: tuple = ()) -> Any:
+        """Return the first row of a query, or None."""
+        return self.execute(connection, sql, parameters).fetchone()
+
+    def _dialect(self, sql: str) -> str:
+        if self.sqlite:
+            return sql
+        translated = self._translated.get(sql)
+        if translated is None:
+            translated = self._translated[sql] = sql.replace("?", "%s")
+        return translated
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open a transaction that excludes other writers; durable when the block ends."""
+        with self.lock:
+            connection = self._connect()
+            try:
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                yield connection
+                connection.commit()
+            except BaseException as error:
+                self._abandon(connection, error)
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a read-only view of one moment."""
+        with self.lock:
+            connection = self._connect()
+            try:
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN")
+                else:
+                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                yield connection
+                connection.rollback()
+            except BaseException as error:
+                self._abandon(connection, error)
+                raise
+
+    def _abandon(self, connection: Connection, error: BaseException) -> None:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        with suppress(Exception):
+            connection.rollback()
+        if isinstance(error, SQLAlchemyError):
+            self.close()
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> LedgerError:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        return LedgerError(
+            f"The ledger's store {self.location} failed: {reason}.",
+            "Check the location, its permissions, free space and, for PostgreSQL, the server and the "
+            "password (PGPASSWORD or a password file reach worker processes too). Whatever was acknowledged "
+            "is charged.",
+        )
+
+    def _connect(self) -> Connection:
+        if self._pid != os.getpid():
+            self.adopt()
+        if self._connection is None:
+            from sqlalchemy.exc import SQLAlchemyError
+
+            try:
+                self._engine = self._engine or _engine(self.url, self.sqlite)
+                self._connection = self._engine.connect()
+            except SQLAlchemyError as error:
+                raise self._failure(error) from None
+        return self._connection
+
+    def adopt(self) -> None:
+        """Begin afresh in a forked child, without touching what belongs to the parent."""
+        _LEAKED.append((self._engine, self._connection, self._counters, self.queues))
+        self._engine = self._connection = None
+        self._counters, self.queues = {}, {}
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """Close the connection and the counters; the next use opens them again."""
+        with self.lock:
+            if self._connection is not None and self._pid == os.getpid():
+                with suppress(Exception):
+                    self._connection.close()
+                self._connection = None
+            for counter in self._counters.values():
+                counter.close()
+
+    def exists(self) -> bool:
+        """Whether the store holds ledgers at all; creates nothing."""
+        if self.sqlite and not Path(str(self.url.database)).is_file():
+            return False
+        with self.reading() as connection:
+            return self._has_layout(connection)
+
+    def _has_layout(self, connection: Connection) -> bool:
+        from sqlalchemy import inspect
+
+        if not inspect(connection).has_table("confide_layout"):
+            return False
+        found = self.row(connection, "SELECT layout FROM confide_layout")[0]
+        if found != LAYOUT:
+            raise LedgerError(
+                f"The store {self.location} has layout {found}; this version of Confide "
+                f"reads layout {LAYOUT}.",
+                "Use the version of Confide that wrote it.",
+            )
+        return True
+
+    def prepare(self) -> None:
+        """Create file, tables and triggers where they are absent."""
+        if self.sqlite:
+            path = Path(str(self.url.database))
+            if not path.parent.is_dir():
+                raise LedgerError(f"The folder of {self.location} does not exist.", "Create it first.")
+            with suppress(FileExistsError, PermissionError):
+                # Secret mechanism state lies in it: nobody else may read it, nor its log (same mode).
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        if self.exists():
+            return
+        with self.writing() as connection:
+            if not self.sqlite:
+                self.execute(connection, "SELECT pg_advisory_xact_lock(?)", (_ADVISORY_LOCK,))
+            if self._has_layout(connection):
+                return
+            tables().create_all(connection)
+            for statement in _guards(self.sqlite):
+                connection.exec_driver_sql(statement)
+            self.execute(connection, "INSERT INTO confide_layout (layout) VALUES (?)", (LAYOUT,))
+
+    def guarded(self, connection: Connection) -> bool:
+        """Whether the triggers that refuse changes of entries are all there."""
+        names = (
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            if self.sqlite
+            else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'O'"
+        )
+        found = {row[0] for row in self.rows(connection, names)}
+        return set(_guard_names(self.sqlite)) <= found
+
+    def __repr__(self) -> str:
+        return f"<Store {self.location}>"
+
+
+def normal_url(url: str | URL) -> URL:
+    """Return the URL with an absolute path (SQLite) or the psycopg driver (PostgreSQL)."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    advice = "Write sqlite:///path/to/ledger.db or postgresql://user@host/database."
+    if isinstance(url, str) and url.startswith("postgres://"):
+        url = "postgresql" + url.removeprefix("postgres")
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError, TypeError):
+        raise ParameterError("The ledger's URL is malformed.", advice) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+            raise UnsupportedError("An in-memory ledger would not outlive a crash.", advice)
+        return parsed.set(
+            drivername="sqlite", database=str(Path(parsed.database).absolute().resolve()), query={}
+        )
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise UnsupportedError(f"A ledger cannot lie in {backend!r}.", advice)
+
+
+def _engine(url: URL, sqlite: bool) -> Engine:
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import NullPool
+
+    if not sqlite:
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise UnsupportedError(
+                "The PostgreSQL driver psycopg is not installed.", "Run: pip install 'confide[serve]'."
+            ) from None
+        engine = create_engine(url, poolclass=NullPool)
+        on_connect: Callable[[Any, Any], None] = _durable_postgres
+    else:
+        # Another thread may use the connection after this one, never at the same time: `Store.lock`.
+        arguments = {"check_same_thread": False, "timeout": PATIENCE_SECONDS, "isolation_level": None}
+        engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+        on_connect = _durable_sqlite
+    event.listen(engine, "connect", on_connect)
+    return engine
+
+
+def _durable_sqlite(connection: Any, _record: Any) -> None:
+    # Two processes that turn a new file into WAL mode at once meet an error instead of waiting.
+    for attempt in range(100):
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except Exception:
+            if attempt == 99:
+                raise
+            time.sleep(0.05)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA recursive_triggers = ON")
+
+
+def _durable_postgres(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = 'on'")
+        cursor.execute("SET lock_timeout = '60s'")
+    connection.commit()
+
+
+def tables() -> MetaData:
+    """Return the tables; `confide_head`, `confide_account` and `confide_secret` alone ever change."""
+    from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
+
+    metadata = MetaData()
+
+    def dataset() -> Column:
+        return Column("dataset_id", Integer, primary_key=True, autoincrement=False)
+
+    Table("confide_layout", metadata, Column("layout", Integer, nullable=False))
+    Table(
+        "confide_dataset",
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("name", Text, nullable=False, unique=True),
+        Column("ledger_id", Text, nullable=False),
+        Column("budget", Text, nullable=False),
+        Column("tag_key", LargeBinary, nullable=False),
+    )
+    Table(
+        "confide_head",
+        metadata,
+        dataset(),
+        Column("sequence", BigInteger, nullable=False),
+        Column("hash", Text, nullable=False),
+        Column("spent", Text, nullable=False),
+    )
+    entry = Table(
+        "confide_entry",
+        metadata,
+        dataset(),
+        Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+        Column("kind", Text, nullable=False),
+        Column("request", Text),
+        Column("settles", BigInteger),
+        Column("body", Text, nullable=False),
+        Column("hash", Text, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    for column in ("request", "settles"):
+        present = text(f"{column} IS NOT NULL")
+        Index(
+            f"confide_{column}",
+            entry.c.dataset_id,
+            entry.c[column],
+            unique=True,
+            sqlite_where=present,
+            postgresql_where=present,
+        )
+    Table(
+        "confide_account",
+        metadata,
+        dataset(),
+        Column("name", Text, primary_key=True),
+        Column("allowed", Text, nullable=False),
+        Column("spent", Text, nullable=False),
+        Column("key_hash", Text),
+    )
+    Table(
+        "confide_version",
+        metadata,
+        dataset(),
+        Column("version", Integer, primary_key=True, autoincrement=False),
+        Column("schema_digest", Text, nullable=False),
+        Column("tag", Text, nullable=False),
+    )
+    Table(
+        "confide_secret",
+        metadata,
+        dataset(),
+        Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+        Column("secret", LargeBinary, nullable=False),
+    )
+    return metadata
+
+
+def _guard_names(sqlite: bool) -> list[str]:
+    if not sqlite:
+        return [f"{table}_guard" for table in _APPEND_ONLY]
+    names = [f"{table}_no_{verb}" for table in _APPEND_ONLY for verb in ("update", "delete")]
+    return [*names, "confide_entry_no_replace"]
+
+
+def _guards(sqlite: bool) -> list[str]:
+    message = "the ledger is append-only"
+    if not sqlite:
+        function = (
+            "CREATE OR REPLACE FUNCTION confide_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION '{message}'; END $$"
+        )
+        return [function] + [
+            f"CREATE TRIGGER {table}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION confide_refuse()"
+            for table in _APPEND_ONLY
+        ]
+    abort = f"BEGIN SELECT RAISE(ABORT, '{message}'); END"
+    changes = [
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} {abort}"
+        for table in _APPEND_ONLY
+        for verb in ("update", "delete")
+    ]
+    # INSERT OR REPLACE removes rows without asking the delete trigger of a connection that is not ours.
+    return [
+        *changes,
+        "CREATE TRIGGER confide_entry_no_replace BEFORE INSERT ON confide_entry WHEN EXISTS (SELECT 1 FROM "
+        f"confide_entry WHERE dataset_id = NEW.dataset_id AND sequence >= NEW.sequence) {abort}",
+    ]
+
+
+_STORES: dict[str, Store] = {}
+_REGISTRY_LOCK = threading.Lock()
+_LEAKED: list[Any] = []
+
+
+def _before_fork() -> None:
+    # With every lock held no transaction is open anywhere, so all connections can be closed: a child then
+    # inherits none (closing an inherited SQLite connection could damage the parent's).
+    _REGISTRY_LOCK.acquire()
+    for store in list(_STORES.values()):
+        store.lock.acquire()
+        store.close()
+
+
+def _after_fork() -> None:
+    for store in list(_STORES.values()):
+        store.lock.release()
+    _REGISTRY_LOCK.release()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_STORES.values()):
+        store.lock = threading.RLock()
+        store.adopt()
+    globals()["_REGISTRY_LOCK"] = threading.Lock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
