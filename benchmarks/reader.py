@@ -132,14 +132,17 @@ def main() -> None:
         found = {}
         for task in ("bare", "gram", "gram, with ids"):
             command = [sys.executable, __file__, "--task", task, str(folder)]
-            found[task] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            found[task] = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            )
     bare = found["bare"]["seconds"]
     lines = [
         "# One pass over a Parquet file",
         "",
         header(),
         "",
-        f"{rows:,} rows, 8 public columns (34 encoded), a label; {size:.0f} MiB on disk; chunks of 100,000 rows.",
+        f"{rows:,} rows, 8 public columns (34 encoded), a label; {size:.0f} MiB on disk; "
+        "chunks of 100,000 rows.",
         '"bare" is pyarrow decoding all columns in the same chunks and dropping them.',
         "",
         "| task | seconds | ratio to bare | peak memory, GiB | rows counted |",

@@ -8,16 +8,19 @@ compare them. Nothing here raises on account of a cell's content.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from confide.schema import cells
 from confide.schema.column import Column
+
+# Arrow makes its compute functions at import time, where type checkers cannot see them.
+pc: Any = importlib.import_module("pyarrow.compute")
 
 # Texts that Arrow parses exactly as Python does: no overflow, no locale, no odd spelling.
 _SAFE_NUMBER = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"
@@ -96,7 +99,14 @@ def _text(values: pa.Array) -> pa.Array | list[Any]:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    checks = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
+    checks = (
+        "is_string",
+        "is_large_string",
+        "is_string_view",
+        "is_binary",
+        "is_large_binary",
+        "is_binary_view",
+    )
     return any(getattr(pa.types, check, lambda _: False)(kind) for check in checks)
 
 
@@ -123,9 +133,8 @@ def numbers(values: pa.Array | list[Any]) -> np.ndarray:
     if pa.types.is_dictionary(kind):
         return _through_dictionary(values, numbers, np.nan)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        if not pa.types.is_float64(kind):
-            values = values.cast(pa.float64(), safe=False)
-        return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+        wide: pa.Array = values if pa.types.is_float64(kind) else values.cast(pa.float64(), safe=False)
+        return np.array(wide.to_numpy(zero_copy_only=False), dtype=np.float64)
     if pa.types.is_decimal(kind):
         return numbers(values.cast(pa.large_string()))
     if _is_text(kind):
@@ -173,7 +182,9 @@ def codes(values: pa.Array | list[Any], column: Column) -> np.ndarray:
             return found
         return MISSING if missing else column.other_code
 
-    return _by_distinct(values, lambda distinct: np.fromiter(map(code, distinct), np.int32, len(distinct)), MISSING)
+    return _by_distinct(
+        values, lambda distinct: np.fromiter(map(code, distinct), np.int32, len(distinct)), MISSING
+    )
 
 
 def _by_distinct(
@@ -188,9 +199,11 @@ def _by_distinct(
         return _through_dictionary(values, lambda table: _by_distinct(table, convert, missing), missing)
     if _is_text(values.type):
         text = _text(values)
-        if isinstance(text, list):
-            return convert(text)
-        values = text
+        return convert(text) if isinstance(text, list) else _encoded(text, convert, missing)
+    return _encoded(values, convert, missing)
+
+
+def _encoded(values: pa.Array, convert: Callable[[list[Any]], np.ndarray], missing: Any) -> np.ndarray:
     if len(values) == 0:
         return convert([])
     try:

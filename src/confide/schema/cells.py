@@ -90,7 +90,9 @@ def label(cell: Any) -> tuple[str, bool]:
         if value != value:
             return "", True
         # Whole numbers keep their digits, however many; other values are the nearest double.
-        return (_digits(int(cell)) if math.isfinite(value) and cell == int(cell) else _float_text(value)), False
+        return (
+            _digits(int(cell)) if math.isfinite(value) and cell == int(cell) else _float_text(value)
+        ), False
     if isinstance(cell, datetime.datetime):
         try:
             text = cell.isoformat(sep=" ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -41,7 +40,8 @@ class Column:
     unit : str, optional
         Unit of measure, for people: "years", "dollars a week".
     kind : {"numeric", "categorical", "boolean"}, optional
-        Default: categorical where `categories` is given. ``boolean`` is short for the categories false and true.
+        Default: categorical where `categories` is given. ``boolean`` is short for the categories false
+        and true.
     transform : {"log", "log1p"}, optional
         Public transform of a numeric column, applied after clipping to the bounds, which are in raw units.
     declared_by : str, optional
@@ -151,6 +151,8 @@ class Column:
 
         lower, upper = self.bounds
         raw_lower, raw_upper = self.lower, self.upper
+        assert raw_lower is not None
+        assert raw_upper is not None
         gap = np.isnan(values)
         cleaned = np.clip(np.where(gap, raw_lower, values), raw_lower, raw_upper)
         if self.transform is not None:
@@ -195,5 +197,3 @@ class Column:
         assert self.upper is not None
         span = f"{plain(self.lower)} to {plain(self.upper)}"
         return f"{self.transform} of {span}" if self.transform else span
-
-

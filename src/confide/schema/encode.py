@@ -83,7 +83,9 @@ def scaled(column: Column, values: np.ndarray) -> np.ndarray:
     return np.clip((values - column.middle) / column.half_width, -1.0, 1.0)
 
 
-def _sparse(columns: Sequence[Column], cleaned: Mapping[str, np.ndarray], n_rows: int, width: int) -> csr_matrix:
+def _sparse(
+    columns: Sequence[Column], cleaned: Mapping[str, np.ndarray], n_rows: int, width: int
+) -> csr_matrix:
     """One stored entry a column and row: the pattern's size tells nothing beyond n."""
     from scipy.sparse import csr_matrix
 

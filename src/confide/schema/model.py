@@ -64,7 +64,9 @@ class Schema:
         columns = tuple(self.columns)
         for column in columns:
             if not isinstance(column, Column):
-                raise SchemaError(f"A schema's column is {type(column).__name__}.", "Pass objects of class Column.")
+                raise SchemaError(
+                    f"A schema's column is {type(column).__name__}.", "Pass objects of class Column."
+                )
         object.__setattr__(self, "columns", columns)
         raw = {key: getattr(self, key) for key in TABLE_KEYS}
         problems = _table_problems(raw) + _set_problems([(c.name, c.role) for c in columns], raw)
@@ -161,8 +163,8 @@ class Schema:
                 if column.missing == "reject":
                     other = "drop" if column.role == "id" else "impute"
                     raise SchemaError(
-                        f"Column {column.name!r} rejects missing values, and {relation.value!r} keeps whole rows "
-                        "secret: the refusal would tell neighbours apart.",
+                        f"Column {column.name!r} rejects missing values, and {relation.value!r} keeps whole "
+                        "rows secret: the refusal would tell neighbours apart.",
                         f"Declare missing = '{other}'.",
                     )
 
@@ -240,7 +242,7 @@ class Schema:
         data = self.to_dict()
         parts = ["[table]", *_toml_pairs(data["table"])]
         for name, values in data["columns"].items():
-            parts += ["", f"[columns.{_toml_key(name)}]", *_toml_pairs(values)]
+            parts += ["", f"[columns.{toml_key(name)}]", *_toml_pairs(values)]
         return "\n".join(parts) + "\n"
 
 
@@ -266,7 +268,7 @@ def _read(data: Any) -> tuple[dict[str, Any], list[Problem]]:
     problems += _table_problems(raw)
     declared = data.get("columns", {})
     if not isinstance(declared, Mapping):
-        problems.append(Problem(("columns",), "'columns' is no table.", "Write [columns.NAME] for each column."))
+        problems.append(Problem(("columns",), "'columns' is no table.", "Write [columns.NAME] for each."))
         declared = {}
     arguments, roles = [], []
     for name, values in declared.items():
@@ -292,7 +294,9 @@ def _table_problems(raw: Mapping[str, Any]) -> list[Problem]:
     rows = raw.get("max_rows_per_id")
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows < 2**31):
         problems.append(
-            Problem(("table", "max_rows_per_id"), f"'max_rows_per_id' is {rows!r}.", "Use a whole number >= 1.")
+            Problem(
+                ("table", "max_rows_per_id"), f"'max_rows_per_id' is {rows!r}.", "Use a whole number >= 1."
+            )
         )
     return problems
 
@@ -314,14 +318,14 @@ def _set_problems(roles: list[tuple[str, str | None]], raw: Mapping[str, Any]) -
     if has_id and raw.get("max_rows_per_id") is None:
         fact = "an id column needs 'max_rows_per_id' in [table]."
         name = next(name for name, role in roles if role == "id")
-        problems.append(Problem(("columns", name, "role"), fact, "Declare how many rows of one id may count."))
+        problems.append(Problem(("columns", name, "role"), fact, "Declare how many rows of an id may count."))
     if not has_id and raw.get("max_rows_per_id") is not None:
         fact = "'max_rows_per_id' is declared without an id column."
         remedy = "Give the column that identifies a person role = 'id'."
         problems.append(Problem(("table", "max_rows_per_id"), fact, remedy))
     if not has_id and raw.get("unit") == "person":
         fact = "the unit is 'person', and no column has role = 'id'."
-        problems.append(Problem(("table", "unit"), fact, "Name an id column, or call the unit what one row is."))
+        problems.append(Problem(("table", "unit"), fact, "Name an id column, or say what one row is."))
     if has_id and raw.get("unit") == "row":
         fact = "the unit is 'row', and an id column makes it all rows of one id."
         problems.append(Problem(("table", "unit"), fact, "Name the unit, or remove the id column."))
@@ -333,21 +337,23 @@ def _sha256(value: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _toml_key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """Return a name as a TOML key, in quotes where it needs them."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if bare else _toml_text(name)
+    return name if bare else toml_text(name)
 
 
-def _toml_text(text: str) -> str:
+def toml_text(text: str) -> str:
+    """Return a text as a TOML string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_pairs(values: Mapping[str, Any]) -> Iterable[str]:
     for key, value in values.items():
         if isinstance(value, str):
-            shown = _toml_text(value)
+            shown = toml_text(value)
         elif isinstance(value, list):
-            shown = f"[{', '.join(map(_toml_text, value))}]"
+            shown = f"[{', '.join(map(toml_text, value))}]"
         else:
             shown = plain(value)
         yield f"{key} = {shown}"

@@ -22,7 +22,8 @@ TRANSFORMS = ("log", "log1p")
 OTHER = "other"
 
 COLUMN_KEYS = (
-    "role", "kind", "lower", "upper", "categories", "impute", "missing", "transform", "unit", "declared_by", "note",
+    "role", "kind", "lower", "upper", "categories", "impute", "missing", "transform",
+    "unit", "declared_by", "note",
 )  # fmt: skip
 TABLE_KEYS = ("name", "declared_by", "unit", "max_rows_per_id", "note")
 
@@ -155,7 +156,9 @@ class _ColumnReader:
         if value == "":
             self.wrong(key, f"{key!r} is blank.", f"Choose one of {quoted(options)}.")
         else:
-            remedy = suggestion(value, options) if isinstance(value, str) else f"Use one of {quoted(options)}."
+            remedy = (
+                suggestion(value, options) if isinstance(value, str) else f"Use one of {quoted(options)}."
+            )
             self.wrong(key, f"{key!r} is {value!r}.", remedy)
         return None
 
@@ -199,13 +202,15 @@ class _ColumnReader:
             )
             self.wrong("lower", f"'lower' is {plain(lower)}, not below 'upper' = {plain(upper)}.", remedy)
         elif transform == "log" and lower <= 0:
-            self.wrong("lower", f"the logarithm needs 'lower' above 0, and it is {plain(lower)}.", "Raise it.")
+            self.wrong("lower", f"log needs 'lower' above 0, and it is {plain(lower)}.", "Raise it.")
         elif transform == "log1p" and lower <= -1:
             self.wrong("lower", f"log1p needs 'lower' above -1, and it is {plain(lower)}.", "Raise it.")
         else:
             span = transformed(upper, transform) - transformed(lower, transform)
             if not (math.isfinite(span) and 0 < span / 2 < math.inf and span > 1e-300):
-                self.wrong("upper", "the distance between the bounds is no ordinary number.", "Narrow the bounds.")
+                self.wrong(
+                    "upper", "the distance between the bounds is no ordinary number.", "Narrow the bounds."
+                )
         impute = self.raw.get("impute")
         if impute is None:
             return
@@ -244,7 +249,9 @@ class _ColumnReader:
     def read_categories(self, kind: str) -> None:
         for key in ("lower", "upper", "transform"):
             if key in self.raw:
-                self.wrong(key, f"a {kind} column takes no {key!r}.", "Remove it, or declare kind = 'numeric'.")
+                self.wrong(
+                    key, f"a {kind} column takes no {key!r}.", "Remove it, or declare kind = 'numeric'."
+                )
         categories = self.raw.get("categories")
         if categories is None:
             if kind == "boolean":
@@ -298,7 +305,9 @@ class _ColumnReader:
                 "Use missing = 'impute'.",
             )
         if missing == "reject" and "impute" in self.raw:
-            self.wrong("impute", "'impute' has no use where missing values are rejected.", "Remove one of the two.")
+            self.wrong(
+                "impute", "'impute' has no use where missing values are rejected.", "Remove one of the two."
+            )
 
 
 def suggestion(word: str, options: Iterable[str]) -> str:

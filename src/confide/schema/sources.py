@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from confide.schema.rules import suggestion
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc", ".arrows")
+COMPRESSED = (".gz", ".bz2", ".zst")
 
 #: A row of a CSV file may be this long.
 CSV_BLOCK = 1 << 24
@@ -52,7 +54,7 @@ class FileSource:
         self.kind = _kind(self.path)
         suffixes = [suffix.lower() for suffix in self.path.suffixes]
         self.delimiter = delimiter or ("\t" if ".tsv" in suffixes else ",")
-        if len(self.delimiter) != 1 or self.delimiter in "\"\r\n":
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise ParameterError(f"The 'delimiter' parameter is {delimiter!r}.", "Pass one character.")
         try:
             self.names, self.types = self._open()
@@ -79,7 +81,9 @@ class FileSource:
                 text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
                 header = next(csv.reader(text, delimiter=self.delimiter), None)
             if header is None:
-                raise DataError(f"The file {self.path.name!r} is empty.", "Its first line must name the columns.")
+                raise DataError(
+                    f"The file {self.path.name!r} is empty.", "Its first line must name the columns."
+                )
             return header, [None] * len(header)
         return list(schema.names), [_value_type(item) for item in schema.types]
 
@@ -152,7 +156,9 @@ def _kind(path: Path) -> str:
         return "Parquet"
     if last in ARROW_SUFFIXES:
         return "Arrow"
-    if last in CSV_SUFFIXES or (last in (".gz", ".bz2", ".zst") and suffixes[-2:-1] and suffixes[-2] in CSV_SUFFIXES):
+    if last in CSV_SUFFIXES or (
+        last in (".gz", ".bz2", ".zst") and suffixes[-2:-1] and suffixes[-2] in CSV_SUFFIXES
+    ):
         return "CSV"
     with path.open("rb") as file:
         start = file.read(6)
@@ -161,7 +167,8 @@ def _kind(path: Path) -> str:
     if start == b"ARROW1":
         return "Arrow"
     raise DataError(
-        f"The kind of the file {path.name!r} is not known.", "Name it .csv, .tsv, .parquet, .arrow or .feather."
+        f"The kind of the file {path.name!r} is not known.",
+        "Name it .csv, .tsv, .parquet, .arrow or .feather.",
     )
 
 
@@ -228,6 +235,22 @@ def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tu
     return columns, lengths.pop()
 
 
+def distinct_names(names: Sequence[str]) -> None:
+    """Check that no column name stands twice.
+
+    Raises
+    ------
+    DataError
+        Names the column.
+    """
+    counts = Counter(names)
+    for name in names:
+        if counts[name] > 1:
+            raise DataError(
+                f"The column name {name!r} stands twice in the data.", "Rename one of the columns."
+            )
+
+
 def check_names(names: Sequence[str], schema: Schema) -> None:
     """Check that no name stands twice and that each declared column is there; others are ignored.
 
@@ -236,9 +259,7 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
     DataError
         Names the column.
     """
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"The column name {twice!r} stands twice in the data.", "Rename one of the columns.")
+    distinct_names(names)
     for name in schema.names:
         if name not in names:
             # Names of columns that nobody declared are still public structure: they may be offered.
@@ -255,10 +276,7 @@ def _length(values: Any) -> int:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"The column name {twice!r} stands twice in the data.", "Rename one of the columns.")
+    distinct_names([name for name, _ in pairs])
     return dict(pairs)
 
 
@@ -278,13 +296,14 @@ def _matrix(matrix: Any, schema: Schema, names: Sequence[Any] | None) -> dict[st
 
 
 def _narwhals(frame: Any) -> dict[str, Any]:
-    """Columns of a frame that narwhals knows; names are checked first, as narwhals' own message may differ."""
+    """Columns of a frame that narwhals knows."""
     import narwhals as nw
 
     # Only these two allow a name to stand twice; narwhals' own message for that differs between them.
-    labels = frame.column_names if isinstance(frame, pa.Table) else getattr(frame, "columns", ())
-    if isinstance(frame, pa.Table) or hasattr(frame, "iloc"):
-        _pairs([(str(name), None) for name in labels])
+    if isinstance(frame, pa.Table):
+        distinct_names(frame.column_names)
+    elif hasattr(frame, "iloc"):
+        distinct_names([str(name) for name in frame.columns])
     try:
         wrapped = nw.from_native(frame)
     except TypeError:

@@ -168,7 +168,11 @@ class Table(Passes):
 
     @classmethod
     def read(
-        cls, path: str | Path, schema: Schema | str | Path | Mapping[str, Any], *, delimiter: str | None = None
+        cls,
+        path: str | Path,
+        schema: Schema | str | Path | Mapping[str, Any],
+        *,
+        delimiter: str | None = None,
     ) -> Table:
         """Read a CSV, Parquet or Arrow IPC (Feather) file.
 

@@ -1,0 +1,176 @@
+"""``confide schema init`` and ``confide schema check``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from confide.errors import ConfideError, Failure, ParameterError
+
+if TYPE_CHECKING:
+    from confide.schema.model import Schema
+
+app = typer.Typer(help="Declare what is public about a table, and check it.", no_args_is_help=True)
+
+_File = Annotated[Path, typer.Argument(help="A CSV, Parquet or Arrow file.", metavar="FILE")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+_Delimiter = Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")]
+
+
+@app.command()
+def init(
+    file: _File,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write; default: FILE with .toml."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    non_interactive: Annotated[
+        bool, typer.Option("--non-interactive", help="Ask nothing; leave blanks to fill in.")
+    ] = False,
+    delimiter: _Delimiter = None,
+    as_json: _Json = False,
+) -> None:
+    """Write a schema.toml for FILE with its columns' names and kinds; never a value of its data.
+
+    On a terminal it asks for roles, bounds and categories; an empty answer leaves a blank.
+    """
+    from confide.schema.template import drafts, interview, template
+
+    try:
+        target = output if output is not None else file.with_suffix(".toml")
+        if target.exists() and not force:
+            raise ParameterError(f"The file {target} exists.", "Pass --force to overwrite it, or --output.")
+        columns = drafts(file, delimiter=delimiter)
+        declared_by = ""
+        if not non_interactive and not as_json and sys.stdin.isatty():
+            columns, declared_by = interview(columns, _ask)
+        text = template(columns, table=file.name.split(".")[0], file=target.name, declared_by=declared_by)
+        _write(target, text)
+    except ConfideError as error:
+        _fail(error, as_json)
+    if as_json:
+        print(json.dumps({"ok": True, "schema": str(target), "columns": [draft.name for draft in columns]}))
+    else:
+        typer.echo(f"Wrote {target} with {len(columns)} columns.")
+        typer.echo(
+            f"Fill in the blanks from public knowledge, then run: confide schema check {target} {file}"
+        )
+
+
+@app.command()
+def check(
+    schema: Annotated[Path, typer.Argument(help="A schema.toml.", metavar="SCHEMA")],
+    file: Annotated[
+        Path | None, typer.Argument(help="A data file whose header or metadata must fit.", metavar="[FILE]")
+    ] = None,
+    delimiter: _Delimiter = None,
+    as_json: _Json = False,
+) -> None:
+    """Validate SCHEMA, and that FILE has its columns; no row of FILE is read."""
+    from confide.schema.model import Schema
+    from confide.schema.template import misfits
+
+    try:
+        declared = Schema.load(schema)
+        warnings = [] if file is None else misfits(declared, file, delimiter=delimiter)
+    except ConfideError as error:
+        _fail(error, as_json)
+    unnamed = [column.name for column in declared.columns if not declared.declarer(column)]
+    if unnamed:
+        warnings.append(f"Nobody is named as declaring: {', '.join(unnamed)}. Fill in 'declared_by'.")
+    if as_json:
+        print(json.dumps({"ok": True, **_facts(declared), "warnings": warnings}, ensure_ascii=False))
+        return
+    _show(declared)
+    for warning in warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+
+
+def _facts(schema: Schema) -> dict[str, Any]:
+    columns = [
+        {
+            "name": column.name,
+            "role": column.role,
+            "kind": column.kind,
+            "lower": column.lower,
+            "upper": column.upper,
+            "categories": None if column.categories is None else list(column.categories),
+            "transform": column.transform,
+            "missing": column.missing,
+            "impute": column.impute,
+            "unit": column.unit,
+            "declared_by": schema.declarer(column),
+            "note": column.note,
+        }
+        for column in schema.columns
+    ]
+    return {
+        "name": schema.name,
+        "unit": schema.unit,
+        "max_rows_per_id": schema.max_rows_per_id,
+        "digest": schema.digest,
+        "declaration": schema.declaration,
+        "columns": columns,
+    }
+
+
+def _show(schema: Schema) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    who = {column.name: schema.declarer(column) or "nobody named" for column in schema.columns}
+    several = len(set(who.values())) > 1
+    grid = Grid(title=Text(schema.name), title_justify="left")
+    for heading in ("column", "role", "bounds or categories", "unit", "missing", "declared by")[
+        : 5 + several
+    ]:
+        grid.add_column(heading, overflow="fold")
+    for column in schema.columns:
+        missing = column.missing or ""
+        if column.impute is not None:
+            missing = f"impute {column.impute}"
+        cells = (column.name, column.role, column.domain, column.unit, missing, who[column.name])
+        grid.add_row(*map(Text, cells[: 5 + several]))
+    console = Console()
+    console.print(grid)
+    limit = (
+        "" if schema.max_rows_per_id is None else f"; at most {schema.max_rows_per_id} rows of each id count"
+    )
+    console.print(Text(f"privacy unit: {schema.unit}{limit}"))
+    if not several:
+        console.print(Text(f"declared by: {next(iter(who.values()))}"))
+    for name, value in (("digest", schema.digest), ("declaration", schema.declaration)):
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _ask(question: str, default: str) -> str:
+    return typer.prompt(question, default=default, show_default=bool(default)).strip()
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ParameterError(
+            f"The file {target} cannot be written ({error.strerror}).", "Choose another."
+        ) from None
+
+
+def _fail(error: ConfideError, as_json: bool) -> NoReturn:
+    failure: Failure = error.failure
+    if as_json:
+        problems = [
+            {"line": problem.line, "column": problem.column, "fact": problem.fact, "remedy": problem.remedy}
+            for problem in getattr(error, "problems", ())
+        ]
+        body = {"code": failure.code, "fact": error.fact, "remedy": error.remedy, "problems": problems}
+        print(json.dumps({"ok": False, "error": body}, ensure_ascii=False))
+    else:
+        typer.echo(f"{failure.prose}\n{error}", err=True)
+    raise typer.Exit(failure.exit_status)
