@@ -101,3 +101,150 @@ def rounded_normals(
             spares[doubts] = spare_index
             doubts += 1
     return doubts
+
+
+@njit(cache=True, nogil=True)
+def geometric_digits(words: Any, tables: Any, shift: int, out: Any, doubtful: Any) -> int:
+    """Draw integers digit by digit, each by inversion against 64-bit thresholds, in constant time.
+
+    Parameters
+    ----------
+    words : uint64 array [n, levels + extra]
+        One word a digit, lowest digit first; further columns are not read.
+    tables : uint64 array [levels, 2^shift]
+        floor(2^64 P(digit <= d)), the last entry 2^64 - 1.
+    shift : int
+    out, doubtful : int64 arrays [n]
+        A draw is undecided when a word equals a threshold.
+    """
+    levels, width = tables.shape
+    doubts = 0
+    for i in range(words.shape[0]):
+        total = np.int64(0)
+        tie = False
+        for level in range(levels):
+            word = words[i, level]
+            place = 0
+            half = width >> 1
+            while half:  # branch-free bisection: the same steps for every outcome
+                place += half * np.int64(tables[level, place + half - 1] < word)
+                half >>= 1
+            tie |= tables[level, place] == word
+            total |= np.int64(place) << (shift * level)
+        out[i] = total
+        doubtful[doubts] = i
+        doubts += np.int64(tie)
+    return doubts
+
+
+@njit(cache=True, nogil=True, inline="always")
+def exp_fixed(gamma: Any, tables: Any) -> Any:
+    """Return 2^63 exp(-gamma / 2^56) for a uint64 gamma, at most 16 units too small, never too large.
+
+    A product of eight table entries, one a byte; `tables[i, b]` = floor(2^63 exp(-b 2^(8i - 56))). Each
+    entry and each product is rounded down: 15 floors of less than one unit, all factors at most one.
+    """
+    result = tables[0, gamma & uint64(255)]
+    for i in range(1, 8):
+        factor = tables[i, (gamma >> uint64(8 * i)) & uint64(255)]
+        high = multiply_high(result, factor)
+        low = result * factor
+        result = (high << uint64(1)) | (low >> uint64(63))
+    return result
+
+
+#: Units of 2^-63 by which a probability of `accept_gaussian` can be wrong; the proof is in its docstring.
+_ACCEPT_ERROR = np.uint64(256)
+_FAR = np.uint64(1 << 62)
+
+
+@njit(cache=True, nogil=True)
+def accept_gaussian(
+    words: Any,
+    proposals: Any,
+    known: int,
+    inverse: Any,
+    shift: int,
+    offset: Any,
+    tables: Any,
+    out: Any,
+    doubtful: Any,
+) -> int:
+    """Decide for each proposal g >= 0 whether to accept it with probability exp(-x^2), x = |g kappa - c|.
+
+    Parameters
+    ----------
+    words : uint64 array [n, known + 1]
+        The last word of a row: bit 0 is the sign, the others the first 63 bits of the uniform.
+    proposals : int64 array [n]
+        Below 2^62.
+    known : int
+        Column of the acceptance word.
+    inverse, shift : uint64, int
+        kappa 2^58 = inverse 2^-shift, rounded down, inverse in [2^63, 2^64), shift in [0, 63]; for kappa >= 64
+        (2^64 - 1, 0), which counts every g >= 1 as far.
+    offset : uint64
+        floor(c 2^58).
+    tables : uint64 array [8, 256]
+    out, doubtful : int8 array, int64 array [n]
+        1 accepted positive, -1 accepted negative, 0 rejected.
+
+    Notes
+    -----
+    x is wrong by less than 2^-57: half of that from `inverse` (x < 16, so 17 * 2^-63), the rest from two
+    floors of 2^-58. So exp(-x^2), whose slope is at most 0.86, is wrong by less than 0.86 * 2^-57 + 2^-56 (the
+    floor of x^2) + 16 * 2^-63 < 200 * 2^-63. Where g kappa >= 16, x > 15 and it is below 2^-320.
+    """
+    doubts = 0
+    for i in range(proposals.size):
+        g = uint64(proposals[i])
+        word = words[i, known]
+        uniform = word >> uint64(1)
+        high = multiply_high(g, inverse)
+        low = g * inverse
+        if shift > 0:
+            far = high >> uint64(shift) != uint64(0)
+            product = (high << uint64(64 - shift)) | (low >> uint64(shift))
+        else:
+            far = high != uint64(0)
+            product = low
+        x = product - offset if product > offset else offset - product
+        far |= product >= _FAR
+        probability = uint64(0)
+        if not far:
+            square_high = multiply_high(x, x)
+            square = (square_high << uint64(4)) | ((x * x) >> uint64(60))
+            probability = exp_fixed(square, tables)
+        accepted = uniform < probability
+        gap = probability - uniform if accepted else uniform - probability
+        doubt = gap <= _ACCEPT_ERROR
+        negative = word & uint64(1)
+        # Zero has one sign only, or it would be drawn twice as often.
+        if not accepted or (negative and g == uint64(0)):
+            out[i] = 0
+        else:
+            out[i] = -1 if negative else 1
+        doubtful[doubts] = i
+        doubts += np.int64(doubt)
+    return doubts
+
+
+@njit(cache=True, nogil=True)
+def accept_exp(words: Any, gammas: Any, tables: Any, out: Any, doubtful: Any) -> int:
+    """Decide U < exp(-gamma) for float64 gammas >= 0 (below 256, or counted as such): undecided within 64 units.
+
+    The floor of gamma to 2^-56 is worth 2^7 units of 2^-63 at most: the band is 160 units in all.
+    """
+    doubts = 0
+    for i in range(gammas.size):
+        uniform = words[i] >> uint64(1)
+        gamma = gammas[i]
+        probability = uint64(0)
+        if gamma < 255.0:
+            probability = exp_fixed(uint64(gamma * 2.0**56), tables)
+        accepted = uniform < probability
+        gap = probability - uniform if accepted else uniform - probability
+        out[i] = accepted
+        doubtful[doubts] = i
+        doubts += np.int64(gap <= uint64(160))
+    return doubts
