@@ -1,0 +1,48 @@
+"""Private models that use public columns for free. `train` is the front door on tables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.training.conditioning import conditioning_matrix as conditioning_matrix
+    from confide.training.conditioning import from_gram as from_gram
+    from confide.training.estimator import PrivateRegressor as PrivateRegressor
+    from confide.training.front import train as train
+    from confide.training.optimal import Geometry as Geometry
+    from confide.training.optimal import geometry as geometry
+    from confide.training.problem import LinearProblem as LinearProblem
+    from confide.training.result import LinearModel as LinearModel
+    from confide.training.result import Statistics as Statistics
+    from confide.training.result import Status as Status
+    from confide.training.result import TrainingResult as TrainingResult
+
+#: Public name -> module. Loaded on first use, so that importing the room stays cheap.
+_WHERE = {
+    "Geometry": "optimal",
+    "LinearModel": "result",
+    "LinearProblem": "problem",
+    "PrivateRegressor": "estimator",
+    "Statistics": "result",
+    "Status": "result",
+    "TrainingResult": "result",
+    "conditioning_matrix": "conditioning",
+    "from_gram": "conditioning",
+    "geometry": "optimal",
+    "train": "front",
+}
+
+__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from confide.training.conditioning import diagonal
 from confide.training.design import Basis
-from confide.training.geometry import optimal_geometry, working_rows
+from confide.training.optimal import optimal_geometry, working_rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,6 +35,8 @@ _SAMPLING = 1.0 / 72.0
 _QUANTILES = (1.0, 0.9, 0.5, 0.1)
 #: Shares of the squared sensitivity that the intercept may take.
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+#: The scale of the signal must be learnt from the release itself, which costs about as much again as noise.
+_CAUTION = 2.0
 _CHOICE_ROWS = 4096
 
 
@@ -187,7 +189,7 @@ def _best_share(basis: Basis, rows: Floats, root: Floats, noise: float) -> tuple
     steep = steep * (n * _SIGNAL / steep.sum())
 
     def error(share: float) -> float:
-        variance = released / (1.0 - share) + sampling
+        variance = _CAUTION * released / (1.0 - share) + sampling
         rest = sum(float(np.sum(prior * variance / (prior + variance))) for prior in (flat, steep)) / 2
         if not first:
             return rest

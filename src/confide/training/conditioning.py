@@ -16,7 +16,7 @@ import numpy.typing as npt
 from confide.errors import DataError, ParameterError
 
 Floats = npt.NDArray[np.float64]
-#: A dense array or a scipy sparse matrix, shape (n, d). Typed loosely: scipy's stubs know no protocol for both.
+#: A dense array or a scipy sparse matrix, shape (n, d); scipy's stubs know no protocol for both.
 PublicMatrix = Any
 
 #: Public relative cut-off on singular values of a design held in memory.
@@ -131,7 +131,7 @@ def conditioning_matrix(
     if kind == "identity":
         return np.eye(X.shape[1])
     if kind == "optimal":
-        from confide.training.geometry import geometry
+        from confide.training.optimal import geometry
 
         values, vectors = np.linalg.eigh(geometry(X, tolerance=tolerance, rcond=rcond).M)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

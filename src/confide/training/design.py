@@ -152,7 +152,8 @@ def public_basis(source: Source, *, intercept: bool = True, rcond: float = GRAM_
             if isinstance(block, np.ndarray)
             else _scale_sparse(block, scale)
         )
-        gram += np.asarray((plain.T @ plain) if isinstance(plain, np.ndarray) else (plain.T @ plain).todense())
+        square = plain.T @ plain
+        gram += square if isinstance(square, np.ndarray) else square.toarray()
         total += np.asarray(plain.sum(axis=0)).ravel()
         first = -n % stride
         kept.append(block[first::stride])
@@ -172,9 +173,7 @@ def public_basis(source: Source, *, intercept: bool = True, rcond: float = GRAM_
     top = max(float(s[0]), math.sqrt(float(np.trace(gram)) / max(p, 1)) * 1e-3) if p else 0.0
     keep = s > rcond * top
     directions = V[:, keep] / s[keep]
-    basis = Basis(
-        offset, scale, mean, directions, s[keep], n, intercept, source.names, np.zeros((0, 0))
-    )
+    basis = Basis(offset, scale, mean, directions, s[keep], n, intercept, source.names, np.zeros((0, 0)))
     rows = _stack(kept)
     step = -(-rows.shape[0] // SAMPLE)
     object.__setattr__(basis, "sample", basis.coordinates(rows[::step]))

@@ -1,12 +1,20 @@
 """What a private linear fit asks: public rows, a bounded secret label, who may differ, and by how much.
 
-Sensitivity (proof). Let the released vector be b = sum_i f_i r_i with f_i public, r_i = clip(y_i) - mid.
+Sensitivity (proof). Let the released vector be b = sum_i f_i r_i with f_i public, r_i = clip(y_i) - centre.
 Under REPLACE_LABEL, and under REPLACE_PRIVATE_PART when only public columns are used, neighbouring tables
 share n and every f_i; one unit g changes the labels of its rows only, each by at most R = hi - lo. Hence
 
     ||b - b'|| <= sum_{i in g} ||f_i|| |r_i - r_i'| <= R max_g sum_{i in g} ||f_i||,
 
 a public number: R, not R/2, wherever the centre lies (the old and the new label may sit at both ends).
+
+The second moment is free (proof). Append q = sum_i kappa ||f_i|| (4/R) m_i^2, m_i = clip(y_i) - middle in
+[-R/2, R/2]. If a label moves by x R, 0 <= x <= 1, then |m_i^2 - m_i'^2| = |m_i + m_i'| x R <= (1 - x) x R^2,
+so one row moves (b, q) by at most R ||f_i|| (x^2 + 16 kappa^2 x^2 (1 - x)^2)^(1/2). That is R ||f_i|| or less
+for every x if 16 kappa^2 x^2 (1 - x) / (1 + x) <= 1, whose left side peaks at the golden ratio
+x = (sqrt 5 - 1)/2 with value 16 kappa^2 x^5: kappa <= 0.8325 costs nothing at all. A label that changes
+most in b changes least in its square. From q comes an estimate of the residual variance.
+
 Under ADD_REMOVE_ONE and REPLACE_ONE the f_i themselves would be secret: refused.
 """
 
@@ -27,6 +35,9 @@ from confide.training.design import BLOCK, Basis, Source
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
+#: Weight of the free second moment; 0.8325 is the largest that leaves the sensitivity alone.
+KAPPA = 0.83
+
 SUPPORTED = (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
 _UNIT_ROUNDOFF = 2.0**-53
 
@@ -46,6 +57,8 @@ class LinearProblem:
     ids : callable, optional
         Yields the public unit of each row as integers >= 0; None where a row is a unit.
     intercept : bool
+    rows_per_unit : int
+        Without ids: a declared public bound on the rows of one unit (1: a row is a unit).
     """
 
     source: Source
@@ -54,36 +67,42 @@ class LinearProblem:
     upper: float
     ids: Callable[[], Iterator[Codes]] | None = None
     intercept: bool = True
+    rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
         check_bounds((self.lower, self.upper))
 
     @property
     def middle(self) -> float:
-        """Public centre that is subtracted from labels."""
+        """Middle of the bounds, which missing labels are imputed by."""
         return self.lower / 2 + self.upper / 2
+
+    @property
+    def centre(self) -> float:
+        """Public number that is subtracted from labels: the middle, or 0 where there is no intercept."""
+        return self.middle if self.intercept else 0.0
 
     @property
     def label_range(self) -> float:
         """R: a bound on the change of one centred label, rounding included."""
-        spread = (self.upper - self.middle) - (self.lower - self.middle)
+        spread = (self.upper - self.centre) - (self.lower - self.centre)
         return spread * (1.0 + 8 * _UNIT_ROUNDOFF)
 
     @property
     def radius(self) -> float:
         """A bound on one centred label's absolute value."""
-        return max(self.upper - self.middle, self.middle - self.lower)
+        return max(abs(self.upper - self.centre), abs(self.lower - self.centre))
 
     def centred(self, labels: npt.ArrayLike) -> Floats:
-        """Return clip(y, lower, upper) - middle as shape [any]; NaN becomes 0, infinities the bounds."""
+        """Return clip(y, lower, upper) - centre, shape [any]; NaN is the middle, infinities the bounds."""
         y = np.asarray(labels, dtype=np.float64)
         y = y.reshape(y.shape[0], -1)
         if y.shape[1] != 1:
             raise DataError(
                 f"The label has {y.shape[1]} columns.", "Pass one label a row: shape (n,) or (n, 1)."
             )
-        y = np.clip(y[:, 0], self.lower, self.upper) - self.middle
-        return np.where(np.isnan(y), 0.0, y)
+        y = np.where(np.isnan(y[:, 0]), self.middle, y[:, 0])
+        return np.clip(y, self.lower, self.upper) - self.centre
 
     def label_blocks(self) -> Iterator[Floats]:
         """Yield centred labels in the blocks of `Source.blocks`."""
@@ -103,6 +122,12 @@ class PublicStep:
         Where rows lie and how they are released.
     A, B : ndarray of shape (k, k)
         sum w_i u_i u_i' and sum w_i^2 u_i u_i'.
+    F : ndarray of shape (k, k)
+        sum ||f_i|| u_i u_i'.
+    mean_row : ndarray of shape (k,)
+        sum ||f_i|| u_i.
+    mass : float
+        sum ||f_i||.
     reach : float
         Largest sum of ||f_i|| over the rows of a unit: the sensitivity per unit of R.
     rounding : float
@@ -116,6 +141,9 @@ class PublicStep:
     plan: Plan
     A: Floats
     B: Floats
+    F: Floats
+    mean_row: Floats
+    mass: float
     reach: float
     rounding: float
     touched: int
@@ -124,7 +152,8 @@ class PublicStep:
 def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
     """Read the public rows once more and measure the release: second moments, reach and rounding bound."""
     k = basis.size
-    A, B, absolute = np.zeros((k, k)), np.zeros((k, k)), 0.0
+    A, B, F, mean_row, mass = np.zeros((k, k)), np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0
+    absolute = 0.0
     longest, per_unit, touched_by = 0.0, np.zeros(0), np.zeros(0, dtype=np.int64)
     codes = _id_blocks(problem) if problem.ids is not None else None
     for block in problem.source.blocks():
@@ -134,10 +163,15 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
         A += weighted.T @ u
         B += weighted.T @ weighted
         norms = np.sqrt(np.einsum("ij,ij->i", f, f))
+        F += (u * norms[:, None]).T @ u
+        mean_row += norms @ u
+        mass += float(norms.sum())
         longest = max(longest, float(norms.max(initial=0.0)))
         # gamma_b sum_i |f_ij| bounds the error of a b-term dot product in any order (Higham 2002, 3.5).
-        gamma = (block.shape[0] + 2) * _UNIT_ROUNDOFF / (1 - (block.shape[0] + 2) * _UNIT_ROUNDOFF)
-        absolute = max(absolute, gamma * float(np.linalg.norm(np.abs(f).sum(axis=0))))
+        # The second moment has terms of at most kappa ||f_i|| 2 radius, and a few products more.
+        gamma = (block.shape[0] + 8) * _UNIT_ROUNDOFF / (1 - (block.shape[0] + 8) * _UNIT_ROUNDOFF)
+        sums = np.append(np.abs(f).sum(axis=0), 2 * KAPPA * norms.sum())
+        absolute = max(absolute, gamma * float(np.linalg.norm(sums)))
         if codes is not None:
             ids = next(codes, np.zeros(0, dtype=np.int64))
             if ids.shape[0] != block.shape[0] or (ids < 0).any():
@@ -148,12 +182,14 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
             per_unit, touched_by = _grow(per_unit, size), _grow(touched_by, size)
             np.add.at(per_unit, ids, norms)
             touched_by[np.unique(ids)] += 1
-    touched = 1
+    touched = problem.rows_per_unit
+    longest *= problem.rows_per_unit
     if codes is not None:
         longest, touched = float(per_unit.max(initial=0.0)), int(touched_by.max(initial=1))
     # The factor covers the rounding of the norms, and of f itself when the rows are computed again.
-    reach = longest * (1.0 + 1e-9)
-    return PublicStep(basis, plan, A, B, reach, absolute * touched, touched)
+    # A design of zeros releases a constant: any positive sensitivity is true of it.
+    reach = longest * (1.0 + 1e-9) or 1.0
+    return PublicStep(basis, plan, A, B, F, mean_row, mass, reach, absolute * touched, touched)
 
 
 def check_bounds(bounds: object) -> tuple[float, float]:
@@ -185,13 +221,13 @@ def check_adjacency(value: Adjacency | str, private_columns: tuple[str, ...]) ->
     adjacency = Adjacency.parse(value)
     if adjacency not in SUPPORTED:
         raise UnsupportedError(
-            f"The engine 'closed_form' has no proof under {adjacency.value!r}: it uses public columns freely.",
+            f"The engine 'closed_form' has no proof under {adjacency.value!r}: it uses public columns.",
             "Pass adjacency='replace_label', or 'replace_private_part' where some columns are private.",
         )
     if private_columns and adjacency is Adjacency.REPLACE_LABEL:
         raise UnsupportedError(
-            f"The columns {', '.join(private_columns[:5])} are private, and 'replace_label' protects labels only.",
-            "Pass adjacency='replace_private_part' (these columns are then not used), or declare them public.",
+            f"The columns {', '.join(private_columns[:5])} are private; 'replace_label' protects labels.",
+            "Pass adjacency='replace_private_part' (they are then left out), or declare them public.",
         )
     return adjacency
 

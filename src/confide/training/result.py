@@ -1,4 +1,4 @@
-"""What a private fit hands back: a frozen model, its guarantee, and what is publicly known about its error."""
+"""What a private fit hands back: a frozen model, its guarantee, and what is publicly known of its error."""
 
 from __future__ import annotations
 
@@ -184,12 +184,17 @@ class TrainingResult:
         The same before shrinkage: the weighted least-squares fit plus noise of known covariance.
     covariance : ndarray of shape (q, q)
         Covariance of the privacy noise in `unbiased`, in its order. Exact up to rounding, and public.
+    noise_errors : dict
+        Square roots of its diagonal: how far `unbiased` is from the same fit of this table without noise.
     standard_errors : dict
-        Square roots of its diagonal. They cover the privacy noise alone: the residual variance of the label
-        is secret, and this engine spends nothing on it. The row weights are public, so that the noiseless
-        fit that `unbiased` surrounds is a fixed, if weighted, least-squares fit of this very table.
+        Of `unbiased` about the population's coefficients: privacy noise and sampling noise together. The
+        second part assumes residuals of equal variance (`residual_deviation`, estimated privately in the
+        same release at no cost) and a linear model.
     shrunk_errors : dict
-        Empirical-Bayes deviations of `coefficients` about the same noiseless fit; an estimate.
+        Empirical-Bayes deviations of `coefficients` about the population's; an estimate, and not the width
+        of a confidence interval with guaranteed coverage.
+    residual_deviation : float
+        Estimated deviation of the label about its linear fit.
     statistics : Statistics
     """
 
@@ -199,8 +204,10 @@ class TrainingResult:
     coefficients: dict[str, float]
     unbiased: dict[str, float]
     covariance: Floats = field(repr=False)
+    noise_errors: dict[str, float]
     standard_errors: dict[str, float]
     shrunk_errors: dict[str, float]
+    residual_deviation: float
     statistics: Statistics = field(repr=False)
 
     def predict(self, X: Any) -> Floats:
@@ -235,8 +242,10 @@ class TrainingResult:
             "model": self.model.to_dict(),
             "coefficients": self.coefficients,
             "unbiased": self.unbiased,
+            "noise_errors": self.noise_errors,
             "standard_errors": self.standard_errors,
-            "standard_errors_cover": "privacy noise of 'unbiased' alone",
+            "standard_errors_cover": "privacy and sampling noise of 'unbiased'; equal residual variances",
+            "residual_deviation": self.residual_deviation,
             "shrunk_errors": self.shrunk_errors,
             "covariance": self.covariance.tolist(),
             "statistics": self.statistics.to_dict(),

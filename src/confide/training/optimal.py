@@ -126,7 +126,7 @@ def optimal_geometry(rows: Floats, *, tolerance: float = 1e-7, max_passes: int =
     n, r = rows.shape
     if r == 0 or n == 0:
         return Geometry(np.zeros((r, r)), 0.0, 0.0, np.full(n, 1.0 / max(n, 1)))
-    distinct, first, inverse, counts = distinct_rows(rows)
+    distinct, inverse, counts = distinct_rows(rows)
     scale = float(np.sqrt(np.max(np.einsum("ij,ij->i", distinct, distinct))))
     if not scale > 0:
         return Geometry(np.zeros((r, r)), 0.0, 0.0, np.full(n, 1.0 / n))
@@ -137,10 +137,8 @@ def optimal_geometry(rows: Floats, *, tolerance: float = 1e-7, max_passes: int =
     return Geometry(M / scale**2, primal * scale**2, dual * scale**2, weights, solver.passes)
 
 
-def distinct_rows(
-    rows: Floats,
-) -> tuple[Floats, npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return distinct rows, index of a first copy, position of each row among them, and multiplicities.
+def distinct_rows(rows: Floats) -> tuple[Floats, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return distinct rows, position of each row among them, and multiplicities.
 
     Rows are compared by one fixed random projection: one-hot tables have few distinct rows, and sorting
     numbers is far cheaper than sorting rows. A collision of projections merges two rows; `_Solver` then
@@ -148,7 +146,7 @@ def distinct_rows(
     """
     key = rows @ np.random.default_rng(20260618).standard_normal(rows.shape[1])
     _, first, inverse, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    return rows[first], first, inverse.reshape(-1), counts
+    return rows[first], inverse.reshape(-1), counts
 
 
 class _Solver:
@@ -182,6 +180,7 @@ class _Solver:
 
     def run(self, tolerance: float, max_passes: int) -> None:
         m, r = self.rows.shape
+        ratio = np.ones(m)
         for _ in range(12):
             ratio = self.evaluate(self.p)
             if self.gap <= tolerance or self.passes >= max_passes:

@@ -1,0 +1,243 @@
+"""The front door on tables: validate, read what is public, reserve, compute, settle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from confide.errors import SchemaError, UncertifiedWarning, UnsupportedError
+from confide.mechanisms.stream import stream as random_stream
+from confide.privacy import Adjacency, Guarantee
+from confide.training.choice import choose
+from confide.training.closed_form import Solution, solve
+from confide.training.design import Source, public_basis
+from confide.training.problem import LinearProblem, PublicStep, check_adjacency, public_step
+from confide.training.release import drive, exact_answer, gaussian_answer
+from confide.training.request import Request, make_request
+from confide.training.result import LinearModel, Statistics, Status, TrainingResult
+
+INTERCEPT = "(intercept)"
+
+
+@overload
+def train(table: Any, *, dry_run: Literal[True], **options: Any) -> Guarantee: ...
+@overload
+def train(table: Any, *, dry_run: Literal[False] = ..., **options: Any) -> TrainingResult: ...
+
+
+def train(  # pyright: ignore[reportInconsistentOverload]
+    table: Any,
+    *,
+    epsilon: Any = None,
+    delta: Any = None,
+    ledger: Any = None,
+    engine: str = "closed_form",
+    conditioning: Any = "optimal",
+    leverage: float | None = None,
+    shrinkage: bool = True,
+    fit_intercept: bool = True,
+    adjacency: Adjacency | str | None = None,
+    random_state: int | None = None,
+    dry_run: bool = False,
+    nonprivate: bool = False,
+    analyst: str | None = None,
+    label: str = "",
+) -> TrainingResult | Guarantee:
+    """Fit a private regression of the label on the public columns of a table.
+
+    Parameters
+    ----------
+    table : Table
+        From `confide.schema`; a chunked one is read in passes and never held in memory.
+    epsilon, delta : amount
+        Total privacy of this call; both required.
+    ledger : Ledger or str, optional
+        Charged before the label is read, and never refunded. None marks the guarantee ``"unrecorded"``.
+    engine : {"closed_form"}
+    conditioning : str or tuple
+        See `confide.training.conditioning_matrix`; ``("power", p)`` and ``("ridge", rho)`` pass an option.
+    leverage : float, optional
+        Leverage quantile in (0, 1] from which public rows are shortened; None lets the expected error
+        choose, 1 shortens none (ordinary instead of weighted least squares).
+    shrinkage : bool
+        Shrink by the known noise (post-processing).
+    fit_intercept : bool
+    adjacency : Adjacency or str, optional
+        ``replace_label`` where the schema has no private column. Where it has some,
+        ``replace_private_part`` must be said: this engine then leaves those columns out, with a warning.
+    random_state : int, optional
+        For tests; marks the guarantee ``"seeded"``.
+    dry_run : bool
+        Return the guarantee that would be charged; only the schema is read.
+    nonprivate : bool
+        With ``epsilon=inf``: no noise, no ledger, so marked.
+    analyst, label : str
+        Passed on to the ledger.
+
+    Returns
+    -------
+    TrainingResult, or Guarantee with ``dry_run=True``
+
+    Raises
+    ------
+    ParameterError, UnsupportedError, SchemaError
+        Before any data is read.
+    RefusedError
+        From the ledger, before the label is read.
+    """
+    schema = table.schema
+    private = tuple(column.name for column in schema.columns if column.role == "private")
+    if adjacency is None:
+        if private:
+            raise UnsupportedError(
+                f"The schema has private columns ({', '.join(private[:5])}) and no 'adjacency' is given.",
+                "Pass adjacency='replace_private_part'; the engine 'closed_form' leaves private columns out.",
+            )
+        adjacency = Adjacency.REPLACE_LABEL
+    relation = check_adjacency(adjacency, private)
+    if not any(column.role == "label" for column in schema.columns):
+        raise SchemaError("The schema has no label column.", "Give one column role = 'label'.")
+    request = make_request(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=relation,
+        unit=str(schema.unit or "row"),
+        declaration=schema.declaration,
+        engine=engine,
+        conditioning=conditioning,
+        leverage=leverage,
+        shrinkage=shrinkage,
+        random_state=random_state,
+        recorded=ledger is not None,
+        nonprivate=nonprivate,
+    )
+    if dry_run:
+        return request.guarantee
+    if private:
+        warnings.warn(
+            UncertifiedWarning(
+                f"The engine 'closed_form' leaves the private columns out: {', '.join(private[:5])}."
+            ),
+            stacklevel=2,
+        )
+    problem = table_problem(table, intercept=fit_intercept)
+    return fit(problem, request, ledger=ledger, analyst=analyst, label=label or "train", digest=schema.digest)
+
+
+def table_problem(table: Any, *, intercept: bool = True) -> LinearProblem:
+    """Return the linear problem of a table's public columns and label, whole or chunked."""
+    lower, upper = table.label_bounds
+
+    def parts() -> Iterator[Any]:
+        return iter(table.chunks()) if hasattr(table, "chunks") else iter((table,))
+
+    names = tuple(name for column in table.schema.public for name in column.feature_names)
+    per_person = table.schema.id is not None
+    return LinearProblem(
+        Source(lambda: (part.public.matrix for part in parts()), names, bounded=True),
+        lambda: (part.label for part in parts()),
+        float(lower),
+        float(upper),
+        (lambda: (part.ids for part in parts())) if per_person else None,
+        intercept,
+    )
+
+
+def fit(
+    problem: LinearProblem,
+    request: Request,
+    *,
+    ledger: Any = None,
+    analyst: str | None = None,
+    label: str = "train",
+    digest: str = "",
+) -> TrainingResult:
+    """Read what is public, reserve, release, settle. A charge stays whatever happens after it."""
+    step = plan_step(problem, request)
+    reservation, book = None, None
+    if ledger is not None:
+        from confide.ledger import resolve
+
+        book = resolve(ledger)
+        assert book is not None
+        reservation = book.reserve(request.guarantee, analyst=analyst, label=label)
+    if request.nonprivate:
+        answer = exact_answer
+    else:
+        answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
+    solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
+    result = assemble(problem, request, step, solution, digest)
+    if book is not None and reservation is not None:
+        book.settle(reservation)
+    return result
+
+
+def plan_step(problem: LinearProblem, request: Request) -> PublicStep:
+    """Choose and measure the release of a request, from public rows alone."""
+    basis = public_basis(problem.source, intercept=problem.intercept)
+    plan = choose(
+        basis,
+        request.noise_multiplier,
+        kind=request.conditioning,
+        leverage=request.leverage,
+        p=request.power,
+        rho=request.rho,
+    )
+    return public_step(problem, basis, plan)
+
+
+def assemble(
+    problem: LinearProblem, request: Request, step: PublicStep, solution: Solution, digest: str = ""
+) -> TrainingResult:
+    """Turn a solution in public coordinates into coefficients of the encoded columns."""
+    basis = step.basis
+    J = basis.to_coefficients()
+    first = 0 if problem.intercept else 1
+    names = ((INTERCEPT,) if problem.intercept else ()) + basis.names
+    J_named = J[first:]
+
+    def named(theta: np.ndarray) -> dict[str, float]:
+        values = J_named @ theta
+        if problem.intercept:
+            values[0] += problem.centre
+        return dict(zip(names, values.tolist(), strict=True))
+
+    def deviations(covariance: np.ndarray) -> dict[str, float]:
+        variances = np.einsum("ij,jk,ik->i", J_named, covariance, J_named, optimize=True)
+        return dict(zip(names, np.sqrt(np.maximum(variances, 0.0)).tolist(), strict=True))
+
+    values = J @ solution.estimate
+    model = LinearModel(
+        float(values[0] + problem.centre), values[1:], basis.names, (problem.lower, problem.upper), digest
+    )
+    unit = np.linalg.solve(step.plan.factor.T @ step.A, np.eye(basis.size))
+    statistics = Statistics(
+        rows=basis.n,
+        rank=basis.directions.shape[1],
+        singular_values=basis.singular_values,
+        label_range=problem.upper - problem.lower,
+        noise_trace=float(np.sum(unit**2)),
+        lower_trace=basis.size**2 / basis.n,
+        sensitivity=solution.sensitivity,
+        noise_multiplier=request.noise_multiplier,
+        share=step.plan.share,
+        quantile=step.plan.quantile,
+        gap=step.plan.gap,
+        effective=solution.effective,
+    )
+    return TrainingResult(
+        model,
+        request.guarantee,
+        Status.NONPRIVATE if request.nonprivate else Status.RELEASED,
+        named(solution.estimate),
+        named(solution.unbiased),
+        J_named @ solution.noise @ J_named.T,
+        deviations(solution.noise),
+        deviations(solution.noise + solution.sampling),
+        deviations(solution.posterior),
+        float(np.sqrt(solution.residual_variance)),
+        statistics,
+    )
