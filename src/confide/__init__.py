@@ -1,0 +1,56 @@
+"""Confide: private supervised learning on tables that hold people's secrets.
+
+``confide.Table`` and ``confide.Ledger`` hold the data and the budget; ``confide.train`` fits a private model
+(`PrivateRegressor` is its scikit-learn shell). Names are loaded on first use, so ``import confide`` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.ledger import Ledger as Ledger
+    from confide.privacy import Adjacency as Adjacency
+    from confide.privacy import Guarantee as Guarantee
+    from confide.report import write_report as write_report
+    from confide.schema import Column as Column
+    from confide.schema import Schema as Schema
+    from confide.schema import Table as Table
+    from confide.training import PrivateRegressor as PrivateRegressor
+    from confide.training import train as train
+
+#: Public name -> room.
+_WHERE = {
+    "Adjacency": "confide.privacy",
+    "Column": "confide.schema",
+    "Guarantee": "confide.privacy",
+    "Ledger": "confide.ledger",
+    "PrivateRegressor": "confide.training",
+    "Schema": "confide.schema",
+    "Table": "confide.schema",
+    "train": "confide.training",
+    "write_report": "confide.report",
+}
+_ROOMS = ("data", "errors", "ledger", "mechanisms", "privacy", "report", "schema", "training")
+
+__all__ = ["__version__", *sorted(_WHERE)]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(import_module(_WHERE[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"confide.{name}")
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version("confide")
+    else:
+        raise AttributeError(f"module 'confide' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE, *_ROOMS, "__version__"})

@@ -1,0 +1,1 @@
+"""Commands for a terminal: thin shells over the front doors."""
