@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -59,15 +60,15 @@ class Handle:
             "Create it with Ledger.open(..., epsilon=, adjacency=) or `confide ledger create`.",
         )
 
-    @property
+    @cached_property
     def _store(self) -> Store:
         from confide.ledger.store import Store
 
         return Store.at(self._url)
 
-    @property
+    @cached_property
     def _directory(self) -> Path | None:
-        """Folder of the counter, or None where there can be none."""
+        """Folder of the counter, or None where there can be none; decided once a handle."""
         if self._counter_place is False:
             return None
         place = self._counter_place

@@ -32,8 +32,6 @@ class Charge:
         request = None
         if self.key is not None:
             request = chain.canonical([self.analyst, self.key])
-            if request in session.requests:
-                return self._replay(session, session.entry("sequence", session.requests[request]))
             found = session.entry("request", request)
             if found is not None:
                 return self._replay(session, found)
@@ -81,11 +79,7 @@ class Charge:
                 f"The request key {self.key!r:.80} was used for another charge.",
                 "Use a new key for a new request.",
             )
-        settled = (
-            fields["kind"] == chain.CHARGED
-            or sequence in session.settled
-            or session.entry("settles", sequence) is not None
-        )
+        settled = fields["kind"] == chain.CHARGED or session.entry("settles", sequence) is not None
         return Mark(sequence, hash_), fields, settled
 
 

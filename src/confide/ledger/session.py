@@ -143,9 +143,13 @@ class Session:
 
     def entry(self, where: str, value: Any) -> tuple[int, dict[str, Any], str] | None:
         """Return (sequence, fields, hash) of the entry whose column `where` is `value`, if any."""
-        for row in self._rows:
-            if value == {"sequence": row[1], "request": row[3], "settles": row[4]}[where]:
-                return row[1], json.loads(row[5]), row[6]
+        written = {"request": self.requests, "settles": self.settled}.get(where, {value: value})
+        sequence = written.get(value)
+        if sequence is not None and sequence > self.start.sequence:
+            if sequence > self.sequence:
+                return None
+            row = self._rows[sequence - self.start.sequence - 1]
+            return sequence, json.loads(row[5]), row[6]
         row = self.store.row(self.connection, f"{_BODY}{where} = ?", (self.dataset.id, value))
         return None if row is None else (row[0], json.loads(row[1]), row[2])
 

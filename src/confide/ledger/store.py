@@ -52,6 +52,7 @@ class Store:
         self._counters: dict[tuple[Path, str], Counter] = {}
         self._engine: Engine | None = None
         self._connection: Connection | None = None
+        self._opened: tuple[int, int] | None = None
         self._pid = os.getpid()
         self._translated: dict[str, str] = {}
         #: Operations that threads of this process wait for, by dataset (`confide.ledger.session`).
@@ -86,8 +87,17 @@ class Store:
         return self._counters[key]
 
     def execute(self, connection: Connection, sql: str, parameters: Any = ()) -> Any:
-        """Run one statement, written with ``?`` for its parameters (a list of tuples: many times)."""
-        return connection.exec_driver_sql(self._dialect(sql), parameters)
+        """Run one statement, written with ``?`` for its parameters (a list of tuples: many times).
+
+        Goes to the driver's cursor inside SQLAlchemy's transaction: four statements a charge through
+        SQLAlchemy's result objects would take as long as the durable commit itself.
+        """
+        cursor = connection.connection.cursor()
+        if isinstance(parameters, list):
+            cursor.executemany(self._dialect(sql), parameters)
+        else:
+            cursor.execute(self._dialect(sql), parameters)
+        return cursor
 
     def rows(self, connection: Connection, sql: str, parameters: tuple = ()) -> Sequence[Any]:
         """Return all rows of a query."""
@@ -111,8 +121,9 @@ class Store:
         with self.lock:
             connection = self._connect()
             try:
+                connection.begin()
                 if self.sqlite:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                    self.execute(connection, "BEGIN IMMEDIATE")
                 yield connection
                 connection.commit()
             except BaseException as error:
@@ -125,10 +136,9 @@ class Store:
         with self.lock:
             connection = self._connect()
             try:
-                if self.sqlite:
-                    connection.exec_driver_sql("BEGIN")
-                else:
-                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                connection.begin()
+                repeatable = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+                self.execute(connection, "BEGIN" if self.sqlite else repeatable)
                 yield connection
                 connection.rollback()
             except BaseException as error:
@@ -140,7 +150,7 @@ class Store:
 
         with suppress(Exception):
             connection.rollback()
-        if isinstance(error, SQLAlchemyError):
+        if isinstance(error, (SQLAlchemyError, connection.dialect.loaded_dbapi.Error)):
             self.close()
             raise self._failure(error) from None
 
@@ -156,6 +166,11 @@ class Store:
     def _connect(self) -> Connection:
         if self._pid != os.getpid():
             self.adopt()
+        file = self._file() if self.sqlite else None
+        if file != self._opened:
+            # Removed or replaced under us: an open descriptor would go on writing to the old file.
+            self.close()
+            self._opened = file
         if self._connection is None:
             from sqlalchemy.exc import SQLAlchemyError
 
@@ -165,6 +180,16 @@ class Store:
             except SQLAlchemyError as error:
                 raise self._failure(error) from None
         return self._connection
+
+    def _file(self) -> tuple[int, int]:
+        try:
+            found = os.stat(str(self.url.database))
+        except OSError:
+            raise LedgerError(
+                f"The ledger's store {self.location} is missing or out of reach.",
+                "Restore it; create a new one only if none was ever there.",
+            ) from None
+        return found.st_dev, found.st_ino
 
     def adopt(self) -> None:
         """Begin afresh in a forked child, without touching what belongs to the parent."""
@@ -230,7 +255,8 @@ class Store:
         names = (
             "SELECT name FROM sqlite_master WHERE type = 'trigger'"
             if self.sqlite
-            else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'O'"
+            else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'O' AND tgrelid IN "
+            "('confide_entry'::regclass, 'confide_dataset'::regclass)"
         )
         found = {row[0] for row in self.rows(connection, names)}
         return set(_guard_names(self.sqlite)) <= found

@@ -1,0 +1,222 @@
+"""``confide ledger``: create, show, grant, export."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from confide.errors import ConfideError
+
+if TYPE_CHECKING:
+    from confide.ledger import Ledger
+
+app = typer.Typer(
+    help="Budgets of datasets: what may be spent, what was, and by whom.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+_Handle = Annotated[
+    str,
+    typer.Option(
+        "--ledger",
+        "-l",
+        envvar="CONFIDE_LEDGER",
+        help="Where it lies: sqlite:///ledger.db#visits or postgresql://user@host/database#visits.",
+    ),
+]
+_Counter = Annotated[
+    Path | None,
+    typer.Option(
+        "--counter",
+        help="Folder of the counter that detects a rolled-back store (default: CONFIDE_LEDGER_COUNTER, or "
+        "the user's state folder).",
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+_Epsilon = Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")]
+_Delta = Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")]
+
+
+@app.command()
+def create(
+    ledger: _Handle,
+    epsilon: _Epsilon,
+    adjacency: Annotated[
+        str,
+        typer.Option(help="add_remove_one, replace_one, replace_private_part or replace_label."),
+    ],
+    delta: _Delta = "0",
+    accountant: Annotated[str, typer.Option(help="basic, or zcdp (needs a delta).")] = "basic",
+    unit: Annotated[str, typer.Option(help="Whom one neighbour differs in: row or person.")] = "row",
+    counter: _Counter = None,
+    as_json: _Json = False,
+) -> None:
+    """Create the ledger of a dataset, or check that it has exactly this budget."""
+    from confide.ledger import Ledger
+
+    with _reporting(as_json):
+        opened = Ledger.open(
+            ledger,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            accountant=accountant,
+            unit=unit,
+            counter=counter,
+        )
+        _print_state(opened, as_json, verified=None)
+
+
+@app.command()
+def show(
+    ledger: _Handle,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check hash chain, balances, secrets, guards and counter.")
+    ] = False,
+    counter: _Counter = None,
+    as_json: _Json = False,
+) -> None:
+    """Show budget, spending, accounts and charges. Never shows a secret, and changes nothing."""
+    with _reporting(as_json):
+        opened = _open(ledger, counter)
+        verified = opened.verify() if verify else None
+        _print_state(opened, as_json, verified=None if verified is None else verified.entries)
+
+
+@app.command()
+def grant(
+    name: Annotated[str, typer.Argument(help="The analyst.")],
+    ledger: _Handle,
+    epsilon: _Epsilon,
+    delta: _Delta = "0",
+    counter: _Counter = None,
+    as_json: _Json = False,
+) -> None:
+    """Give an analyst an account within the total, or change its limits."""
+    with _reporting(as_json):
+        account = _open(ledger, counter).grant(name, epsilon, delta)
+        if as_json:
+            typer.echo(json.dumps(account.to_dict()))
+        else:
+            typer.echo(f"{name}: limit {account.limit}; spent {account.spent}.")
+
+
+@app.command()
+def export(
+    ledger: _Handle,
+    form: Annotated[str, typer.Option("--format", help="json (verifiable by anyone) or csv.")] = "json",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: print.")] = None,
+    counter: _Counter = None,
+    as_json: _Json = False,
+) -> None:
+    """Export all entries of the chain, without secrets."""
+    with _reporting(as_json):
+        text = _open(ledger, counter).export("json" if as_json else form)
+        if output is None:
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        else:
+            output.write_text(text, encoding="utf-8")
+            typer.echo(f"Wrote {output}.", err=True)
+
+
+def _open(handle: str, counter: Path | None) -> Ledger:
+    from confide.ledger import Ledger
+
+    return Ledger.from_handle(handle, counter=counter)
+
+
+@contextmanager
+def _reporting(as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except ConfideError as error:
+        _fail(error, as_json)
+
+
+def _fail(error: ConfideError, as_json: bool) -> NoReturn:
+    """Print fact and remedy, and leave with the failure's exit status."""
+    if as_json:
+        report = {"error": error.failure.code, "fact": error.fact, "remedy": error.remedy}
+        typer.echo(json.dumps(report))
+    else:
+        typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(error.failure.exit_status)
+
+
+def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None) -> None:
+    state = ledger.show()
+    if as_json:
+        typer.echo(json.dumps({**state, "verified": verified is not None}))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    budget = ledger.budget
+    console.print(f"Ledger of dataset [bold]{escape(state['dataset'])}[/] in {escape(state['store'])}")
+    unlimited = "no limit: non-private" if budget.nonprivate else ""
+    terms = f"{budget.adjacency.value}, per {budget.unit}, accountant {budget.accountant}"
+    console.print(f"Terms: {terms}{f' ({unlimited})' if unlimited else ''}; created {state['created']}.")
+
+    names = list(state["spent"])
+    balances = Table("account", "", *names, title="Budget")
+    _account_rows(balances, "total", state["budget"], state["spent"], state["remaining"], names)
+    for account in state["analysts"]:
+        _account_rows(
+            balances, account["analyst"], account["limit"], account["spent"], account["remaining"], names
+        )
+    console.print(balances)
+
+    if state["charges"]:
+        parts = list(budget.names)
+        charges = Table("entry", "time", "what", "mechanism", "analyst", *parts, "status", title="Charges")
+        for charge in state["charges"]:
+            charges.add_row(
+                str(charge["sequence"]),
+                charge["time"][:19].replace("T", " "),
+                escape(charge["label"]) or "-",
+                charge["mechanism"],
+                escape(charge["analyst"] or "-"),
+                *(_short(charge["charge"][part]) for part in parts),
+                charge["status"] if charge["status"] == "settled" else f"[yellow]{charge['status']}[/]",
+            )
+        console.print(charges)
+    for version in state["versions"]:
+        console.print(f"Version {version['version']} of the data since {version['time']}.")
+    console.print(f"{state['entries']} entries; last hash {state['head'][:16]}.")
+    if verified is not None:
+        console.print(f"Verified: {verified} entries, balances, secrets and guards are in order.")
+    if state["refused"]:
+        console.print(f"[red]{escape(state['refused'])}[/]")
+    for assumption in state["assumptions"]:
+        console.print(f"[yellow]Assumption: {assumption}[/] (no counter is kept outside the store).")
+
+
+def _account_rows(
+    table: Any,
+    name: str,
+    limit: dict[str, Any],
+    spent: dict[str, str],
+    remaining: dict[str, str],
+    names: list[str],
+) -> None:
+    from rich.markup import escape
+
+    for title, amounts in (("limit", limit), ("spent", spent), ("left", remaining)):
+        table.add_row(escape(name) if title == "limit" else "", title, *(_short(amounts[n]) for n in names))
+    table.add_section()
+
+
+def _short(amount: str) -> str:
+    from confide.ledger.budget import parse
+    from confide.privacy.exact import show
+
+    return show(parse(amount))
