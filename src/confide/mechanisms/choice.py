@@ -31,7 +31,7 @@ _REJECTIONS = 4096
 
 
 def choice_error(count: int) -> Fraction:
-    """Return kappa: `weighted_choice` among `count` things draws from weights within exp(+-kappa) of those given.
+    """Return kappa: `weighted_choice` among `count` things draws from the given weights times exp(+-kappa).
 
     Zero: the draw is exact. It is a function so that callers add ``choice_cost(choice_error(n) + theirs)``,
     where their own part is the error with which they computed the weights.
@@ -44,9 +44,9 @@ def choice_error(count: int) -> Fraction:
 def choice_cost(kappa: Fraction | int) -> Fraction:
     """Return the epsilon that weights within exp(+-kappa) of the intended ones cost: 4 kappa.
 
-    With computed weights v_i in w_i exp(+-kappa), the computed probability v_i / sum v lies within exp(+-2 kappa)
-    of w_i / sum w. That holds on both neighbouring tables, so their ratio grows by exp(4 kappa) at most; and
-    4 is attained when the errors of i and of the rest have opposite signs on both tables.
+    With computed weights v_i in w_i exp(+-kappa), the probability v_i / sum v lies within exp(+-2 kappa) of
+    w_i / sum w. That holds on both neighbouring tables, so their ratio grows by exp(4 kappa) at most; 4 is
+    approached when the errors of i and of the rest have opposite signs on both tables.
     """
     return 4 * Fraction(kappa)
 
@@ -104,7 +104,8 @@ def weighted_choice(
     Notes
     -----
     A draw over log-weights takes ceil(log2 n) steps and words whatever its outcome, after one pass over the
-    weights. It enters exact arithmetic with probability below log2(n) 2^-40, and to reach outcomes below e^-600.
+    weights. It enters exact arithmetic with probability below log2(n) 2^-40, or on the way to an outcome of
+    probability below e^-590.
 
     ============================  =====================================================================
     edge case                     what happens
@@ -135,9 +136,13 @@ def weighted_choice(
 
 def integer_weights(weights: Sequence[Any] | ArrayLike) -> list[int]:
     """Return integers in the exact proportions of `weights` (int, Fraction or float, >= 0)."""
-    values = [
-        rational(w, "weights") for w in (weights.tolist() if isinstance(weights, np.ndarray) else weights)
-    ]  # type: ignore[union-attr]
+    given: Any = weights.tolist() if isinstance(weights, np.ndarray) else weights
+    try:
+        values = [rational(weight, "weights") for weight in given]
+    except (ParameterError, TypeError):  # without the value: weights are computed from private data
+        raise ParameterError(
+            "The 'weights' hold a value that is no finite number >= 0.", "Pass integers, fractions or floats."
+        ) from None
     common = math.lcm(*(v.denominator for v in values))
     result = [v.numerator * (common // v.denominator) for v in values]
     if not any(result):
@@ -159,15 +164,13 @@ def uniform_integers(total: int, count: int, source: RandomStream) -> NDArray[np
     By rejection of equally likely bit strings: how many are rejected is independent of what is kept.
     """
     bits = (total - 1).bit_length()
+    if bits == 0:
+        return np.zeros(count, dtype=np.uint64)
     if bits <= 63:
         result = np.empty(count, dtype=np.uint64)
         done = rounds = 0
         while done < count:
-            candidates = (
-                source.bits(2 * (count - done) + 16) >> np.uint64(64 - bits)
-                if bits
-                else np.zeros(count, np.uint64)
-            )
+            candidates = source.bits(2 * (count - done) + 16) >> np.uint64(64 - bits)
             kept = candidates[candidates < np.uint64(total)][: count - done]
             result[done : done + kept.size] = kept
             done += kept.size

@@ -67,9 +67,7 @@ def bernoulli_exp(gamma: Number, size: Size, *, stream: RandomStream | None = No
     threshold = exact_floor(lambda bits: exp_minus(y, bits), 64) if y < 64 else 0
     words = source.bits(math.prod(shape))
     result = words < np.uint64(threshold)
-    for i in np.flatnonzero(
-        words <= np.uint64(min(threshold, 1)) if y >= 64 else words == np.uint64(threshold)
-    ):
+    for i in np.flatnonzero(words == np.uint64(threshold)):
         result[i] = LazyUniform(int(words[i]), 64, source).below(lambda bits: exp_minus(y, bits))
     return result.reshape(shape)
 

@@ -21,8 +21,7 @@ _UNIT_PIECE = 2.0**-56
 _REFILL = 8
 
 
-@intrinsic
-def leading_zeros(typingctx: Any, word: Any) -> Any:
+def _leading_zeros(typingctx: Any, word: Any) -> Any:
     """Count the leading zero bits of a uint64 (64 for zero)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -31,8 +30,10 @@ def leading_zeros(typingctx: Any, word: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@intrinsic
-def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
+leading_zeros: Any = intrinsic(_leading_zeros)
+
+
+def _multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
     """Return the high 64 bits of the 128-bit product of two uint64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -41,6 +42,9 @@ def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), codegen
+
+
+multiply_high: Any = intrinsic(_multiply_high)
 
 
 @njit(cache=True, nogil=True)
@@ -53,7 +57,7 @@ def rounded_normals(
     out: Any,
     doubtful: Any,
     spares: Any,
-) -> int:
+) -> Any:
     """Round ratio * Z to integers, one word a draw; return how many draws are left undecided.
 
     Parameters
@@ -104,7 +108,7 @@ def rounded_normals(
 
 
 @njit(cache=True, nogil=True)
-def geometric_digits(words: Any, tables: Any, shift: int, out: Any, doubtful: Any) -> int:
+def geometric_digits(words: Any, tables: Any, shift: int, out: Any, doubtful: Any) -> Any:
     """Draw integers digit by digit, each by inversion against 64-bit thresholds, in constant time.
 
     Parameters
@@ -169,7 +173,7 @@ def accept_gaussian(
     tables: Any,
     out: Any,
     doubtful: Any,
-) -> int:
+) -> Any:
     """Decide for each proposal g >= 0 whether to accept it with probability exp(-x^2), x = |g kappa - c|.
 
     Parameters
@@ -181,8 +185,8 @@ def accept_gaussian(
     known : int
         Column of the acceptance word.
     inverse, shift : uint64, int
-        kappa 2^58 = inverse 2^-shift, rounded down, inverse in [2^63, 2^64), shift in [0, 63]; for kappa >= 64
-        (2^64 - 1, 0), which counts every g >= 1 as far.
+        kappa 2^58 = inverse 2^-shift, rounded down, inverse in [2^63, 2^64), shift in [0, 63]; for
+        kappa >= 64 the pair (2^64 - 1, 0), which counts every g >= 1 as far.
     offset : uint64
         floor(c 2^58).
     tables : uint64 array [8, 256]
@@ -192,8 +196,8 @@ def accept_gaussian(
     Notes
     -----
     x is wrong by less than 2^-57: half of that from `inverse` (x < 16, so 17 * 2^-63), the rest from two
-    floors of 2^-58. So exp(-x^2), whose slope is at most 0.86, is wrong by less than 0.86 * 2^-57 + 2^-56 (the
-    floor of x^2) + 16 * 2^-63 < 200 * 2^-63. Where g kappa >= 16, x > 15 and it is below 2^-320.
+    floors of 2^-58. So exp(-x^2), whose slope is at most 0.86, is wrong by less than 0.86 * 2^-57 + 2^-56
+    (the floor of x^2) + 16 * 2^-63 < 200 * 2^-63. Where g kappa >= 16, x > 15 and it is below 2^-320.
     """
     doubts = 0
     for i in range(proposals.size):
@@ -230,10 +234,10 @@ def accept_gaussian(
 
 
 @njit(cache=True, nogil=True)
-def accept_exp(words: Any, gammas: Any, tables: Any, out: Any, doubtful: Any) -> int:
-    """Decide U < exp(-gamma) for float64 gammas >= 0 (below 256, or counted as such): undecided within 64 units.
+def accept_exp(words: Any, gammas: Any, tables: Any, out: Any, doubtful: Any) -> Any:
+    """Decide U < exp(-gamma) for float64 gammas >= 0 with the first 63 bits of U.
 
-    The floor of gamma to 2^-56 is worth 2^7 units of 2^-63 at most: the band is 160 units in all.
+    The floor of gamma to 2^-56 is worth 2^7 units of 2^-63 at most, `exp_fixed` 16: undecided within 160.
     """
     doubts = 0
     for i in range(gammas.size):

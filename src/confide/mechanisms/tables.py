@@ -56,8 +56,8 @@ def _exp_of(y: Fraction) -> Callable[[int], Enclosure]:
 class Geometric:
     """How to draw G with P(G >= g) = exp(-g / scale): its digits in base 2^shift are independent.
 
-    For G = g_0 + g_1 B + g_2 B^2 + ..., exp(-G / scale) is a product over the digits; so digit i is a geometric
-    variable of ratio exp(-B^i / scale) cut at B, and the last one is not cut. Each digit costs one word.
+    For G = g_0 + g_1 B + g_2 B^2 + ..., exp(-G / scale) is a product over the digits; so digit i is a
+    geometric variable of ratio exp(-B^i / scale) cut at B, and the last one is not cut. A digit costs a word.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Geometric:
 
 @lru_cache(maxsize=64)
 def geometric(scale: Fraction) -> Geometric:
-    """Return the tables for P(G >= g) = exp(-g / scale), 0 < scale <= 2^50; some milliseconds the first time."""
+    """Return the tables for P(G >= g) = exp(-g / scale), 0 < scale <= 2^50; milliseconds the first time."""
     # The last digit is uncut: its last threshold must be 2^64 - 1, so exp(-B^levels / scale) < 2^-64.
     total = max(1, int(45 * scale + 1).bit_length())
     levels = -(-total // 10)

@@ -14,7 +14,7 @@ from numba import njit, uint64
 
 from confide.mechanisms.kernels import exp_fixed, leading_zeros
 
-_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 43 bits of ln 2: its product with k < 1024 is exact
+_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 37 bits of ln 2: its product with k < 1024 is exact
 _LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
 _INVERSE_LN2 = 1.4426950408889634
 
@@ -47,8 +47,8 @@ def full_exponent_uniform(words: Any, position: int) -> Any:
     Returns
     -------
     u : float
-        2^-1022 stands for everything below 2^-1000. -1.0 where the words ran out: draw more, *append* them and
-        begin again at the same position (dropping the words read so far would bias towards large u).
+        2^-1022 stands for everything below 2^-1000. -1.0 where the words ran out: draw more, *append* them
+        and begin again at the same position (dropping the words read so far would bias towards large u).
     position : int
         After the words that were read; unchanged where they ran out.
     """
@@ -105,8 +105,8 @@ def weight_tree(gaps: Any, tables: Any, tree: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def tree_walk(words: Any, tree: Any, out: Any, doubtful: Any) -> int:
-    """Walk from the root to a leaf by ratios of sums, one word a level; return the number of undecided draws."""
+def tree_walk(words: Any, tree: Any, out: Any, doubtful: Any) -> Any:
+    """Walk from the root to a leaf by ratios of sums, one word a level; return how many are undecided."""
     size = tree.size // 2
     depth = words.shape[1]
     doubts = 0
