@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from confide.errors import UnsupportedError
 
@@ -57,7 +58,7 @@ def randhie(folder: str | Path) -> tuple[Path, Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = source.load_pandas().data
+    frame: Any = source.load_pandas().data
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     path = target / "randhie.parquet"

@@ -143,10 +143,18 @@ def _plain(cell: Any) -> Any:
             if isinstance(cell, plain):
                 return plain(cell)
         return None
-    if type(cell).__module__ == "numpy" and hasattr(cell, "item"):
-        value = cell.item()
-        # An array of one element or a long double may hand itself back; it is no cell then.
-        return _plain(value) if type(value).__module__ != "numpy" and not hasattr(cell, "__len__") else None
+    if type(cell).__module__ == "numpy" and getattr(cell, "ndim", 1) == 0:
+        kind = cell.dtype.kind
+        if kind == "f":  # a long double would hand itself back
+            return float(cell)
+        return (
+            _plain((cell.astype("datetime64[us]") if kind == "M" else cell).item())
+            if kind in "iubUSM"
+            else None
+        )
     if hasattr(cell, "as_py"):
-        return _plain(cell.as_py())
+        try:
+            return _plain(cell.as_py())
+        except Exception:  # a time stamp finer than Python's
+            return None
     return cell

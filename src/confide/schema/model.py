@@ -279,7 +279,8 @@ def _read(data: Any) -> tuple[dict[str, Any], list[Problem]]:
         problems += wrong
         roles.append((str(name), fields.get("role")))
         arguments.append(fields)
-    if not any(problem.path[:1] == ("columns",) and len(problem.path) == 1 for problem in problems):
+    # Where the columns stand under a misspelt key, or are no tables, that is the one problem to tell.
+    if roles or not problems:
         problems += _set_problems(roles, raw)
     if problems:
         return {}, problems

@@ -334,7 +334,7 @@ def is_number(value: Any) -> bool:
 def plain(value: float) -> str:
     """Return the shortest text of a declared number: ``18``, not ``18.0``."""
     number = float(value)
-    return str(int(number)) if number == math.floor(number) and abs(number) < 1e15 else repr(number)
+    return str(int(number)) if abs(number) < 1e15 and number == int(number) else repr(number)
 
 
 def transformed(value: float, transform: str | None) -> float:

@@ -78,7 +78,7 @@ class FileSource:
                 schema = _ipc(file).schema
         else:
             with pa.input_stream(str(self.path), compression="detect") as raw:
-                text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+                text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
                 header = next(csv.reader(text, delimiter=self.delimiter), None)
             if header is None:
                 raise DataError(
@@ -302,7 +302,7 @@ def _narwhals(frame: Any) -> dict[str, Any]:
     # Only these two allow a name to stand twice; narwhals' own message for that differs between them.
     if isinstance(frame, pa.Table):
         distinct_names(frame.column_names)
-    elif hasattr(frame, "iloc"):
+    elif hasattr(frame, "iloc") and hasattr(frame, "columns"):
         distinct_names([str(name) for name in frame.columns])
     try:
         wrapped = nw.from_native(frame)
