@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms import Statistic, grid_step, padded_sensitivity, round_toward_zero
-from confide.training.problem import KAPPA, LinearProblem, PublicStep
+from confide.training.problem import LinearProblem, PublicStep
 from confide.training.shrinkage import shrink
 
 Floats = npt.NDArray[np.float64]
@@ -108,12 +108,12 @@ def solve(
         if noise_multiplier > 0
         else 2.0 ** math.floor(math.log2(scale * step.basis.n) - 52)
     )
-    square = KAPPA * 4.0 / problem.label_range
+    square = step.kappa * 4.0 / problem.label_range
     total = np.zeros(k + 1, dtype=np.int64)
     for block, y in zip(problem.source.blocks(), problem.label_blocks(), strict=True):
-        f, _ = step.plan.rows(step.basis.coordinates(block))
+        f, w = step.plan.rows(step.basis.coordinates(block))
         centred = y - (problem.middle - problem.centre)
-        second = square * (np.sqrt(np.einsum("ij,ij->i", f, f)) @ (centred * centred))
+        second = square * (w @ (centred * centred))
         total += round_toward_zero(np.append(f.T @ y, second), grid)
     bound = sensitivity(problem, step, grid)
     answer = yield Statistic(total, grid, bound, "closed_form")
@@ -148,23 +148,23 @@ def solve(
 def _residual_variance(
     problem: LinearProblem, step: PublicStep, theta: Floats, noise: Floats, second: float, deviation: float
 ) -> float:
-    """Estimate the residual variance from sum ||f_i|| m_i^2, released with a known deviation.
+    """Estimate the residual variance from sum w_i m_i^2, released with a known deviation.
 
-    Under a linear model E m_i^2 = (u_i' theta + centre - middle)^2 + s^2. The square of a noisy theta is too
-    large by tr(F noise), and by tr(F sampling) = s^2 tr(F A^-1 B A^-1), which are taken back. What is left
-    may be negative where noise rules; the mean of a normal law cut to [0, R^2/4] is positive and smooth.
+    With an intercept, sum w_i m_i^2 - theta' A theta is the weighted residual sum of squares at the noiseless
+    fit, whose mean is s^2 (sum w_i - tr A^-1 B); without one, centre and middle differ and this holds on
+    average. The square of a noisy theta is too large by tr(A noise), which is taken back. What is left may
+    be negative where noise rules; the mean of a normal law cut to [0, R^2/4] is positive and smooth.
     """
     shift = problem.centre - problem.middle
-    explained = float(theta @ step.F @ theta + 2 * shift * (step.mean_row @ theta) + shift**2 * step.mass)
-    explained -= float(np.sum(step.F * noise))
-    inverse = np.linalg.solve(step.A, np.eye(step.basis.size))
-    freedom = step.mass - float(np.sum(step.F * (inverse @ step.B @ inverse.T)))
+    explained = float(theta @ step.A @ theta + 2 * shift * (step.mean_row @ theta) + shift**2 * step.mass)
+    explained -= float(np.sum(step.A * noise))
+    freedom = step.mass - float(np.trace(np.linalg.solve(step.A, step.B)))
     largest = (problem.upper - problem.lower) ** 2 / 4.0
     # A saturated fit (as many coordinates as rows) leaves no residual: then any variance up to the bound.
     freedom = max(freedom, 1e-3 * step.mass, 1e-300)
-    # theta enters squared: its noise adds about 2 |F theta| in the linear part and tr((F noise)^2) beyond.
-    gradient = 2 * (step.F @ theta + shift * step.mean_row)
-    image = step.F @ noise
+    # theta enters squared: its noise adds about 2 |A theta| in the linear part and tr((A noise)^2) beyond.
+    gradient = 2 * (step.A @ theta + shift * step.mean_row)
+    image = step.A @ noise
     spread = math.sqrt(deviation**2 + float(gradient @ noise @ gradient) + 2 * float(np.sum(image * image.T)))
     return _cut_normal_mean((second - explained) / freedom, spread / freedom, largest)
 

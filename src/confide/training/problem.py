@@ -8,12 +8,14 @@ share n and every f_i; one unit g changes the labels of its rows only, each by a
 
 a public number: R, not R/2, wherever the centre lies (the old and the new label may sit at both ends).
 
-The second moment is free (proof). Append q = sum_i kappa ||f_i|| (4/R) m_i^2, m_i = clip(y_i) - middle in
+The second moment is free (proof). Append q = sum_i kappa_i (4/R) m_i^2, m_i = clip(y_i) - middle in
 [-R/2, R/2]. If a label moves by x R, 0 <= x <= 1, then |m_i^2 - m_i'^2| = |m_i + m_i'| x R <= (1 - x) x R^2,
-so one row moves (b, q) by at most R ||f_i|| (x^2 + 16 kappa^2 x^2 (1 - x)^2)^(1/2). That is R ||f_i|| or less
-for every x if 16 kappa^2 x^2 (1 - x) / (1 + x) <= 1, whose left side peaks at the golden ratio
-x = (sqrt 5 - 1)/2 with value 16 kappa^2 x^5: kappa <= 0.8325 costs nothing at all. A label that changes
-most in b changes least in its square. From q comes an estimate of the residual variance.
+so one row moves (b, q) by at most R (||f_i||^2 x^2 + 16 kappa_i^2 x^2 (1 - x)^2)^(1/2). That is R ||f_i|| or
+less for every x if 16 kappa_i^2 x^2 (1 - x) / (1 + x) <= ||f_i||^2, whose left side peaks at the golden ratio
+x = (sqrt 5 - 1)/2 with value 16 kappa_i^2 x^5: kappa_i <= 0.8325 ||f_i|| costs nothing at all. (A label that
+changes most in b changes least in its square.) Longer kappa_i act like a row of length kappa_i / 0.8325, so
+a row counts max(||f_i||, kappa_i / 0.83). With kappa_i = 0.83 w_i that is at most 1, as ||f_i|| is, and q
+gives the residual variance of the weighted fit.
 
 Under ADD_REMOVE_ONE and REPLACE_ONE the f_i themselves would be secret: refused.
 """
@@ -35,8 +37,10 @@ from confide.training.design import BLOCK, Basis, Source
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
-#: Weight of the free second moment; 0.8325 is the largest that leaves the sensitivity alone.
+#: Weight of the second moment relative to a row's length; 0.8325 is the largest that costs nothing.
 KAPPA = 0.83
+#: For units of several rows, whose lengths add up: a quarter, so that short rows stay short.
+_SEVERAL = 0.25
 
 SUPPORTED = (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
 _UNIT_ROUNDOFF = 2.0**-53
@@ -122,14 +126,14 @@ class PublicStep:
         Where rows lie and how they are released.
     A, B : ndarray of shape (k, k)
         sum w_i u_i u_i' and sum w_i^2 u_i u_i'.
-    F : ndarray of shape (k, k)
-        sum ||f_i|| u_i u_i'.
     mean_row : ndarray of shape (k,)
-        sum ||f_i|| u_i.
+        sum w_i u_i.
     mass : float
-        sum ||f_i||.
+        sum w_i.
+    kappa : float
+        Weight of the second moment: kappa_i = kappa w_i.
     reach : float
-        Largest sum of ||f_i|| over the rows of a unit: the sensitivity per unit of R.
+        Largest sum of max(||f_i||, kappa_i / 0.83) over the rows of a unit: the sensitivity per unit of R.
     rounding : float
         L2 bound on the floating-point error of the block sums that hold one unit's rows, per unit of the
         label's radius.
@@ -141,9 +145,9 @@ class PublicStep:
     plan: Plan
     A: Floats
     B: Floats
-    F: Floats
     mean_row: Floats
     mass: float
+    kappa: float
     reach: float
     rounding: float
     touched: int
@@ -152,8 +156,9 @@ class PublicStep:
 def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
     """Read the public rows once more and measure the release: second moments, reach and rounding bound."""
     k = basis.size
-    A, B, F, mean_row, mass = np.zeros((k, k)), np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0
+    A, B, mean_row, mass = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0
     absolute = 0.0
+    share = 1.0 if problem.ids is None and problem.rows_per_unit == 1 else _SEVERAL
     longest, per_unit, touched_by = 0.0, np.zeros(0), np.zeros(0, dtype=np.int64)
     codes = _id_blocks(problem) if problem.ids is not None else None
     for block in problem.source.blocks():
@@ -162,15 +167,14 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
         weighted = u * w[:, None]
         A += weighted.T @ u
         B += weighted.T @ weighted
-        norms = np.sqrt(np.einsum("ij,ij->i", f, f))
-        F += (u * norms[:, None]).T @ u
-        mean_row += norms @ u
-        mass += float(norms.sum())
+        mean_row += w @ u
+        mass += float(w.sum())
+        norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", f, f)), share * w)
         longest = max(longest, float(norms.max(initial=0.0)))
         # gamma_b sum_i |f_ij| bounds the error of a b-term dot product in any order (Higham 2002, 3.5).
-        # The second moment has terms of at most kappa ||f_i|| 2 radius, and a few products more.
+        # The second moment has terms of at most kappa w_i 2 radius, and a few products more.
         gamma = (block.shape[0] + 8) * _UNIT_ROUNDOFF / (1 - (block.shape[0] + 8) * _UNIT_ROUNDOFF)
-        sums = np.append(np.abs(f).sum(axis=0), 2 * KAPPA * norms.sum())
+        sums = np.append(np.abs(f).sum(axis=0), 2 * KAPPA * w.sum())
         absolute = max(absolute, gamma * float(np.linalg.norm(sums)))
         if codes is not None:
             ids = next(codes, np.zeros(0, dtype=np.int64))
@@ -189,7 +193,7 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
     # The factor covers the rounding of the norms, and of f itself when the rows are computed again.
     # A design of zeros releases a constant: any positive sensitivity is true of it.
     reach = longest * (1.0 + 1e-9) or 1.0
-    return PublicStep(basis, plan, A, B, F, mean_row, mass, reach, absolute * touched, touched)
+    return PublicStep(basis, plan, A, B, mean_row, mass, KAPPA * share, reach, absolute * touched, touched)
 
 
 def check_bounds(bounds: object) -> tuple[float, float]:
