@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -15,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.errors import DataError, ParameterError
+from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.schema import Column, Schema, Table
 from confide.schema.arrays import arrow_array, id_keys
 from confide.schema.persons import PersonLimiter
-import itertools
 
 KEY = b"0123456789abcdef"
 
@@ -178,6 +178,25 @@ def test_metadata_count_where_they_can(persons: tuple[pd.DataFrame, Path]) -> No
     schema = Schema((Column("y", "label", 0, 1),))
     assert Table.scan(path, schema).n_rows == len(data)
     assert Table.scan(path.with_suffix(".csv"), schema, chunk_rows=64).n_rows == len(data)
+
+
+def test_a_dask_frame_comes_by_its_partitions(persons: tuple[pd.DataFrame, Path]) -> None:
+    dd = pytest.importorskip("dask.dataframe", reason="dask (extra dask) is not installed")
+    data, _ = persons
+    schema = person_schema(False)
+    whole = Table.from_frame(data, schema)
+    frame = dd.from_pandas(data.assign(extra=1), npartitions=7)
+    scan = Table.scan(frame, schema)
+    assert len(list(scan.chunks())) == 7
+    assert scan.content_tag(KEY) == whole.content_tag(KEY)
+    assert scan.n_rows == whole.n_rows
+    assert scan.gram().matrix == pytest.approx(whole.gram().matrix)
+    with pytest.raises(DataError, match="no column 'a'"):
+        Table.scan(frame[["who", "y", "z"]], schema)
+    with pytest.raises(DataError, match="is no table"):
+        Table.scan(frame["a"], schema)
+    with pytest.raises(UnsupportedError, match=r"Table\.scan"):
+        Table.from_frame(frame, schema)
 
 
 # ---- content tags -------------------------------------------------------------------------------------------

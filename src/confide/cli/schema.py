@@ -47,7 +47,7 @@ def init(
             raise ParameterError(f"The file {target} exists.", "Pass --force to overwrite it, or --output.")
         columns = drafts(file, delimiter=delimiter)
         declared_by = ""
-        if not non_interactive and not as_json and sys.stdin.isatty():
+        if not non_interactive and not as_json and _interactive():
             columns, declared_by = interview(columns, _ask)
         text = template(columns, table=file.name.split(".")[0], file=target.name, declared_by=declared_by)
         _write(target, text)
@@ -147,6 +147,10 @@ def _show(schema: Schema) -> None:
         console.print(Text(f"declared by: {next(iter(who.values()))}"))
     for name, value in (("digest", schema.digest), ("declaration", schema.declaration)):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty()
 
 
 def _ask(question: str, default: str) -> str:

@@ -82,8 +82,10 @@ def _single(values: pa.ChunkedArray) -> pa.Array:
         return pa.array([], type=values.type)
     if values.num_chunks == 1:
         return values.chunk(0)
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        # Together they may pass the two gigabytes that 32-bit offsets reach.
+        values = values.cast(pa.large_string() if pa.types.is_string(values.type) else pa.large_binary())
     merged = values.combine_chunks()
-    # Arrow may hand back several chunks where one would pass its limit on offsets.
     return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks)
 
 

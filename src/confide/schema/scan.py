@@ -10,7 +10,7 @@ from typing import Any
 from confide.errors import ParameterError
 from confide.schema.model import Schema
 from confide.schema.persons import PersonLimiter
-from confide.schema.sources import FileSource, check_names
+from confide.schema.sources import FileSource, check_names, is_dask, partitions
 from confide.schema.table import Passes, Table, build
 
 
@@ -46,22 +46,26 @@ class ChunkedTable(Passes):
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: str | Path | Any,
         schema: Schema | str | Path | Mapping[str, Any],
         *,
         chunk_rows: int = 100_000,
         delimiter: str | None = None,
     ) -> ChunkedTable:
-        """Open a CSV, Parquet or Arrow file; the errors are those of `Table.read`.
+        """Open a CSV, Parquet or Arrow file, or a Dask frame; the errors are those of `Table.read`.
 
         Parameters
         ----------
+        path : path, or Dask data frame
         chunk_rows : int
-            Rows of the file in each chunk but the last.
+            Rows of the file in each chunk but the last. A Dask frame is taken by its own partitions, each
+            computed (by whatever scheduler the user has set) when its turn comes.
         """
         if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, int) or chunk_rows < 1:
             raise ParameterError(f"The 'chunk_rows' parameter is {chunk_rows!r}.", "Pass an integer >= 1.")
         declared = Schema.of(schema)
+        if is_dask(path):
+            return cls(declared, partitions(path, declared))
         source = FileSource(path, delimiter)
         check_names(source.names, declared)
         return cls(declared, lambda: source.chunks(declared.names, chunk_rows), source.count)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from confide.errors import DataError, ParameterError
+from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.schema.model import Schema
 from confide.schema.rules import suggestion
 
@@ -132,7 +132,7 @@ class FileSource:
             ),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=list(wanted),
-                column_types={name: pa.binary() for name in self.names},
+                column_types={name: pa.large_binary() for name in self.names},
                 strings_can_be_null=False,
                 check_utf8=False,
             ),
@@ -219,6 +219,8 @@ def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tu
     DataError
         If a column is missing or named twice, lengths differ, or the object is no table.
     """
+    if is_dask(frame):
+        raise UnsupportedError("A Dask frame may be larger than memory.", "Use Table.scan(frame, schema).")
     if isinstance(frame, Mapping):
         found = _pairs([(str(name), values) for name, values in frame.items()])
     elif isinstance(frame, np.ndarray) and frame.dtype.names:
@@ -266,6 +268,26 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
             close = suggestion(name, names) if names else ""
             remedy = close if close.startswith("Did") else "Add it, or take it out of the schema."
             raise DataError(f"The data have no column {name!r}.", remedy)
+
+
+def is_dask(thing: Any) -> bool:
+    """Whether an object is a Dask collection, told without importing Dask."""
+    return type(thing).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(thing, "npartitions")
+
+
+def partitions(frame: Any, schema: Schema) -> Callable[[], Iterator[dict[str, Any]]]:
+    """Return a function that yields the declared columns of each partition of a Dask data frame."""
+    if getattr(frame, "ndim", 0) != 2 or not hasattr(frame, "columns"):
+        raise DataError(f"A Dask {type(frame).__name__} is no table.", "Pass a Dask data frame.")
+    names = [str(name) for name in frame.columns]
+    check_names(names, schema)
+    wanted = [name for name in frame.columns if str(name) in schema.names]
+
+    def parts() -> Iterator[dict[str, Any]]:
+        for index in range(frame.npartitions):
+            yield frame_columns(frame.partitions[index][wanted].compute(), schema, None)[0]
+
+    return parts
 
 
 def _length(values: Any) -> int:

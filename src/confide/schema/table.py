@@ -235,13 +235,13 @@ class Table(Passes):
     @classmethod
     def scan(
         cls,
-        path: str | Path,
+        path: str | Path | Any,
         schema: Schema | str | Path | Mapping[str, Any],
         *,
         chunk_rows: int = 100_000,
         delimiter: str | None = None,
     ) -> ChunkedTable:
-        """Open a file larger than memory; see `ChunkedTable`."""
+        """Open a file larger than memory, or a Dask data frame; see `ChunkedTable`."""
         from confide.schema.scan import ChunkedTable
 
         return ChunkedTable.open(path, schema, chunk_rows=chunk_rows, delimiter=delimiter)
