@@ -8,6 +8,7 @@ import io
 import math
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,54 @@ def test_even_another_type_of_a_private_column_raises_nothing(dtype: Any, row: i
         {name: pa.array(base()[name]) if name not in SECRET else pa.array([[row]] * 6) for name in data}
     )
     assert np.isfinite(Table.from_frame(arrow, SCHEMA).label).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell"),
+    [
+        (pa.timestamp("us"), 2**62),
+        (pa.timestamp("ns"), 2**62 + 1),
+        (pa.timestamp("s"), 2**62),
+        (pa.timestamp("us", "UTC"), -(2**62)),
+        (pa.duration("ns"), 1),
+        (pa.time64("ns"), 1),
+        (pa.date64(), 2**62),
+        (pa.date32(), 2**31 - 1),
+        (pa.decimal128(38, 30), "1E-30"),
+        (pa.binary(), b"\xff"),
+        (pa.list_(pa.int8()), [1]),
+    ],
+    ids=str,
+)
+def test_a_cell_without_a_python_form_takes_no_other_with_it(kind: pa.DataType, cell: Any) -> None:
+    schema = Schema(
+        (
+            Column("c", "private", categories=["1970-01-01", "00:00:00", "0"], impute="0"),
+            Column("y", "label", 0, 1),
+            Column("who", "id", missing="drop"),
+        ),
+        max_rows_per_id=9,
+    )
+    zero: Any = {"binary": b"0", "decimal128(38, 30)": "0", "list<item: int8>": [0]}.get(str(kind), 0)
+    found = []
+    for third in (zero, cell):
+        raw = [zero, None, third]
+        if pa.types.is_decimal(kind):
+            raw = [None if c is None else Decimal(c) for c in raw]
+        column = pa.array(raw, type=kind) if not pa.types.is_temporal(kind) else _temporal(raw, kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            table = Table.from_frame(pa.table({"c": column, "y": column, "who": [1, 2, 3]}), schema)
+            ids = Table.from_frame(pa.table({"c": [0, 0, 0], "y": [0, 0, 0], "who": column}), schema)
+        assert not ids.kept[1]
+        found.append((table.private.matrix, table.label))
+    assert np.array_equal(found[0][0][:2], found[1][0][:2])
+    assert np.array_equal(found[0][1][:2], found[1][1][:2])
+
+
+def _temporal(raw: list[Any], kind: pa.DataType) -> pa.Array:
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pa.array(raw, type=width).view(kind)
 
 
 def _compare(one: Table, other: Table, row: int) -> None:

@@ -52,6 +52,9 @@ def arrow_array(values: Any) -> pa.Array | list[Any]:
             return arrow_array(values.to_arrow())
         except Exception:  # a type that Arrow lacks: its cells are judged one by one
             return _from_list(values.to_list())
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":  # a pandas Series in a dictionary
+        return _from_numpy(np.asarray(values))
     return _from_list(list(values))
 
 
@@ -97,7 +100,7 @@ def _text(values: pa.Array) -> pa.Array | list[Any]:
             values = values.cast(pa.large_string())
         return pc.ascii_trim(values, characters=cells.BLANKS)
     except Exception:
-        return values.to_pylist()
+        return _cells(values)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -113,13 +116,16 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _cells(values: pa.Array) -> list[Any]:
-    """Return an array's cells as Python objects; a time stamp finer than a microsecond is cut to one."""
+    """Return an array's cells as Python objects; a time stamp finer than a microsecond is cut to one.
+
+    Where one cell has no Python form, each is converted by itself, so that it takes no other with it.
+    """
     try:
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
         return values.to_pylist()
-    except Exception:
-        return [None] * len(values)
+    except Exception:  # such as a year past 9999, or bytes in a text column that are no text
+        return list(values)
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------
