@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from confide.errors import ParameterError
+from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency
 from confide.training.design import Source
-from confide.training.front import INTERCEPT, fit
+from confide.training.front import fit
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
-from confide.training.request import make_request
+from confide.training.request import Request, make_request
 
 
 class PrivateRegressor(RegressorMixin, BaseEstimator):
@@ -105,7 +105,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.nonprivate = nonprivate
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PrivateRegressor:
+    def fit(self, X: Any, y: Any, **refused: Any) -> PrivateRegressor:
         """Fit, charging the ledger first.
 
         Parameters
@@ -114,17 +114,18 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             Public columns must be finite.
         y : array-like of shape (n,) or (n, 1)
             Secret labels.
-        sample_weight : None
-            Refused: a weight scales one person's influence, so that it needs a public cap first.
+        **refused
+            Nothing else is taken: a `sample_weight` scales one person's influence, and has no public cap
+            here (TypeError, pitfall F45).
 
         Returns
         -------
         self
         """
-        if sample_weight is not None:
+        if refused:
             raise TypeError(
-                "PrivateRegressor.fit got 'sample_weight'. Weights scale a person's influence and have no "
-                "public cap here; leave them out."
+                f"PrivateRegressor.fit got {', '.join(map(repr, sorted(refused)))}. Weights scale a person's "
+                "influence and have no public cap here: leave them out."
             )
         if self.model != "linear":
             raise ParameterError(f"The 'model' parameter is {self.model!r}.", "Pass 'linear'.")
@@ -154,12 +155,23 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             recorded=self.ledger is not None,
             nonprivate=self.nonprivate,
         )
+        try:
+            return self._fit(X, y, request, (low, high), int(bound))
+        except BaseException:
+            # A refused or failed fit leaves nothing half-fitted, and no older model under new parameters.
+            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+                delattr(self, name)
+            raise
+
+    def _fit(
+        self, X: Any, y: Any, request: Request, bounds: tuple[float, float], rows_per_unit: int
+    ) -> PrivateRegressor:
         # y is taken apart from X: its values are secret, so that only its shape is checked.
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=1)
         labels = _labels(y, X.shape[0])
         columns = self._public_columns(X.shape[1])
         left_out = tuple(str(name) for name in self._names(X.shape[1])[~columns])
-        check_adjacency(relation, left_out)
+        check_adjacency(request.guarantee.adjacency, left_out)
         matrix = X if columns.all() else X[:, np.flatnonzero(columns)]
 
         def rows() -> Iterator[Any]:
@@ -170,7 +182,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
         names = tuple(str(name) for name in self._names(X.shape[1])[columns])
         problem = LinearProblem(
-            Source(rows, names), secret, low, high, None, bool(self.fit_intercept), int(bound)
+            Source(rows, names), secret, *bounds, None, bool(self.fit_intercept), rows_per_unit
         )
         result = fit(problem, request, ledger=self.ledger, label=type(self).__name__)
         self.result_ = result
@@ -179,13 +191,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.coef_ = np.zeros(X.shape[1])
         self.coef_[columns] = result.model.coefficients
         self.coef_std_error_ = np.zeros(X.shape[1])
-        errors = [v for name, v in result.standard_errors.items() if name != INTERCEPT or name in names]
-        self.coef_std_error_[columns] = errors[-len(names) :] if names else []
+        # The intercept's error, where there is one, comes first.
+        self.coef_std_error_[columns] = list(result.standard_errors.values())[int(problem.intercept) :]
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions of shape (n,), clipped to `target_bounds`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "result_")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         model = self.result_.model
         if model.coefficients.size != X.shape[1]:
@@ -235,7 +247,14 @@ def _labels(y: Any, n: int) -> np.ndarray:
     values = np.asarray(y)
     if np.iscomplexobj(values):
         raise ValueError("Complex data not supported: pass real labels.")
-    values = values.astype(np.float64)
+    try:
+        values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        # The original message would quote a label (pitfall K15).
+        raise DataError(
+            f"The label has type {values.dtype}, which holds something else than numbers.",
+            "Pass real labels; missing ones as NaN.",
+        ) from None
     if values.ndim == 2 and values.shape[1] == 1:
         import warnings
 

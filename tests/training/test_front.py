@@ -1,0 +1,267 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from confide.errors import (
+    BudgetError,
+    DataError,
+    ParameterError,
+    SchemaError,
+    UncertifiedWarning,
+    UnsupportedError,
+)
+from confide.ledger import Ledger
+from confide.schema import Table
+from confide.training import LinearModel, Status, train
+
+SCHEMA = {
+    "table": {"name": "wages", "declared_by": "the statistics office"},
+    "columns": {
+        "age": {"role": "public", "lower": 18, "upper": 80},
+        "region": {"role": "public", "categories": ["north", "south", "west"]},
+        "wage": {"role": "label", "lower": 0, "upper": 10},
+    },
+}
+ASK = {"epsilon": 1, "delta": 1e-6}
+
+
+def frame(n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame({"age": rng.uniform(18, 80, n), "region": rng.choice(["north", "south", "west"], n)})
+    wage = data.age / 20 + (data.region == "south") + rng.normal(size=n)
+    return data.assign(wage=wage.clip(0, 10))
+
+
+def with_column(name, spec):
+    return {**SCHEMA, "columns": {**SCHEMA["columns"], name: spec}}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.open(
+        f"sqlite:///{tmp_path}/ledger.db", dataset="wages", epsilon=2, delta=1e-5, adjacency="replace_label"
+    )
+
+
+class Watched:
+    """A table that tells whether anything but its schema was read."""
+
+    def __init__(self, table, allow_public=False):
+        self._table, self.read, self._public = table, [], allow_public
+        self.schema, self.label_bounds, self.unit = table.schema, table.label_bounds, table.unit
+
+    def chunks(self):
+        yield self
+
+    @property
+    def public(self):
+        self.read.append("public")
+        return self._table.public
+
+    @property
+    def label(self):
+        self.read.append("label")
+        return self._table.label
+
+
+def test_dry_run_reads_and_charges_nothing(ledger):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    guarantee = train(table, **ASK, ledger=ledger, dry_run=True)
+    assert table.read == []
+    assert ledger.total().epsilon == 0
+    result = train(table, **ASK, ledger=ledger)
+    assert result.guarantee == guarantee
+    assert guarantee.declaration == table.schema.declaration
+    assert guarantee.unconditional
+    assert str(ledger.total().epsilon) == "1"
+
+
+def test_the_label_is_read_after_the_charge_and_never_when_refused(ledger):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    with pytest.raises(BudgetError):
+        train(table, epsilon=5, delta=1e-6, ledger=ledger)
+    assert "label" not in table.read
+    seen = []
+    real = Watched.label.fget
+
+    class Later(Watched):
+        @property
+        def label(self):
+            seen.append(str(ledger.total().epsilon))
+            return real(self)
+
+    train(Later(Table.from_frame(frame(), SCHEMA)), **ASK, ledger=ledger)
+    assert seen == ["1"]
+
+
+def test_a_crash_after_the_charge_keeps_it(ledger):
+    class Broken(Watched):
+        @property
+        def label(self):
+            raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        train(Broken(Table.from_frame(frame(), SCHEMA)), **ASK, ledger=ledger)
+    assert str(ledger.total().epsilon) == "1"
+
+
+def test_result_round_trips_and_explains_itself(tmp_path):
+    table = Table.from_frame(frame(), SCHEMA)
+    result = train(table, **ASK)
+    assert result.status is Status.RELEASED
+    assert list(result.coefficients)[:2] == ["(intercept)", "age"]
+    assert set(result.coefficients) == set(result.standard_errors) == set(result.unbiased)
+    assert result.covariance.shape == (len(result.coefficients),) * 2
+    for name, error in result.noise_errors.items():
+        assert error <= result.standard_errors[name]
+    data = json.loads(result.to_json())
+    assert data["guarantee"]["adjacency"] == "replace_label"
+    assert data["statistics"]["rows"] == 2000
+    path = tmp_path / "model.json"
+    result.model.save(path)
+    model = LinearModel.load(path)
+    np.testing.assert_array_equal(model.predict(table), result.predict(table))
+    assert model.schema_digest == table.schema.digest
+    # age: half-width 31 years, a twentieth of a unit each.
+    assert result.unbiased["age"] == pytest.approx(31 / 20, abs=5 * result.standard_errors["age"])
+    with pytest.raises(DataError, match="format"):
+        LinearModel.from_dict({"format": "pickle"})
+    with pytest.raises(DataError, match="finite"):
+        LinearModel.from_dict({**model.to_dict(), "intercept": float("nan")})
+    with pytest.raises(DataError, match="shape"):
+        model.predict(np.ones((2, 1)))
+    other = Table.from_frame(
+        frame().assign(x=0.0), with_column("x", {"role": "public", "lower": 0, "upper": 1})
+    )
+    with pytest.raises(DataError, match="schema of the fit"):
+        model.predict(other)
+
+
+def test_noise_error_is_what_noise_does():
+    table = Table.from_frame(frame(500), SCHEMA)
+    exact = train(table, epsilon=1e6, delta=0.1, shrinkage=False, random_state=0)
+    result = train(table, **ASK, shrinkage=False, random_state=0)
+    assert (
+        result.noise_error(1)
+        > result.noise_error(2)
+        > result.noise_error(8)
+        > result.noise_error(np.inf)
+        == 0
+    )
+    # The geometry depends on epsilon, the fit hardly.
+    X = table.public.matrix
+    squares = []
+    for seed in range(60):
+        noisy = train(table, **ASK, shrinkage=False, random_state=seed)
+        gap = np.array(list(noisy.unbiased.values())) - np.array(list(exact.unbiased.values()))
+        squares.append(np.mean((gap[0] + X @ gap[1:]) ** 2))
+    assert np.sqrt(np.mean(squares)) == pytest.approx(result.noise_error(1), rel=0.25)
+    with pytest.raises(ParameterError, match="delta"):
+        train(table, epsilon=np.inf, delta=0, nonprivate=True).noise_error(1)
+
+
+def test_chunked_tables_give_the_same_fit(tmp_path):
+    path = tmp_path / "wages.parquet"
+    frame(10_000).to_parquet(path)
+    whole = train(Table.read(path, SCHEMA), **ASK, random_state=3)
+    parts = train(Table.scan(path, SCHEMA, chunk_rows=999), **ASK, random_state=3)
+    for name, value in whole.coefficients.items():
+        assert parts.coefficients[name] == pytest.approx(value, abs=1e-5)
+    assert parts.guarantee == whole.guarantee
+
+
+def test_persons(tmp_path):
+    data = frame(3000).assign(person=np.repeat(np.arange(1000), 3))
+    spec = with_column("person", {"role": "id"})
+    spec["table"] = {**SCHEMA["table"], "max_rows_per_id": 3}
+    table = Table.from_frame(data, spec)
+    result = train(table, **ASK)
+    assert result.guarantee.unit == "person"
+    assert "one person" in str(result.guarantee)
+    rows = train(Table.from_frame(data.drop(columns="person"), SCHEMA), **ASK)
+    assert 2 * rows.statistics.sensitivity < result.statistics.sensitivity <= 3.001 * 10
+    path = tmp_path / "persons.parquet"
+    data.sample(frac=1, random_state=0).to_parquet(path)
+    chunked = train(Table.scan(path, spec, chunk_rows=100), **ASK)
+    assert chunked.statistics.sensitivity == pytest.approx(result.statistics.sensitivity, rel=0.02)
+
+
+def test_private_columns_need_their_relation(tmp_path):
+    schema = with_column("illness", {"role": "private", "lower": 0, "upper": 1})
+    table = Watched(Table.from_frame(frame().assign(illness=0.5), schema))
+    with pytest.raises(UnsupportedError, match=r"illness.*replace_private_part"):
+        train(table, **ASK)
+    with pytest.raises(UnsupportedError, match="replace_label"):
+        train(table, **ASK, adjacency="replace_label")
+    assert table.read == []
+    with pytest.warns(UncertifiedWarning, match="illness"):
+        result = train(table, **ASK, adjacency="replace_private_part")
+    assert result.guarantee.adjacency.value == "replace_private_part"
+    assert "illness" not in result.coefficients
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove_one", "replace_one"])
+def test_relations_that_hide_public_columns_are_refused(adjacency):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    with pytest.raises(UnsupportedError) as info:
+        train(table, **ASK, adjacency=adjacency)
+    assert "replace_label" in info.value.remedy
+    assert table.read == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"epsilon": None},
+        {"epsilon": 0},
+        {"delta": 0},
+        {"delta": None},
+        {"engine": "rounds?"},
+        {"conditioning": "best"},
+        {"epsilon": float("inf")},
+        {"epsilon": "abc"},
+    ],
+)
+def test_bad_requests_touch_neither_data_nor_ledger(bad, ledger):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    with pytest.raises((ParameterError, UnsupportedError)):
+        train(table, **{**ASK, **bad}, ledger=ledger)
+    assert table.read == []
+    assert ledger.total().epsilon == 0
+
+
+def test_no_label_column():
+    schema = {**SCHEMA, "columns": {k: v for k, v in SCHEMA["columns"].items() if k != "wage"}}
+    with pytest.raises(SchemaError, match="label"):
+        train(_Unlabelled(Table.from_frame(frame(), schema)), **ASK)
+
+
+class _Unlabelled:
+    label_bounds = (0, 1)
+
+    def __init__(self, table):
+        self.schema, self.unit = table.schema, table.unit
+
+
+def test_seeded_fits_are_refused_by_a_ledger(ledger):
+    from confide.errors import RefusedError
+
+    with pytest.raises(RefusedError):
+        train(Table.from_frame(frame(), SCHEMA), **ASK, ledger=ledger, random_state=1)
+    assert ledger.total().epsilon == 0
+
+
+@pytest.mark.parametrize("label", [np.nan, np.inf, -np.inf, 1e9])
+def test_neighbours_cost_and_answer_alike(label, tmp_path):
+    costs = []
+    for i, value in enumerate((1.0, label)):
+        data = frame(300)
+        data.loc[5, "wage"] = value
+        book = Ledger.open(
+            f"sqlite:///{tmp_path}/{i}.db", dataset="wages", epsilon=2, delta=1e-5, adjacency="replace_label"
+        )
+        result = train(Table.from_frame(data, SCHEMA), **ASK, ledger=book)
+        costs.append((str(result.guarantee), str(book.total()), result.status, result.statistics.sensitivity))
+    assert costs[0] == costs[1]
