@@ -14,7 +14,7 @@ from confide.errors import (
     ParameterError,
     RefusedError,
 )
-from confide.ledger import Reservation, Request
+from confide.ledger import Request, Reservation
 
 
 def entries(ledger):
@@ -106,7 +106,7 @@ def test_an_account_lies_under_the_total(ledger, guarantee):
     ledger.grant("ann", 0.5)
     ledger.grant("bob", 0.9)  # accounts may add up to more than the total
     ledger.reserve(guarantee(0.5), analyst="ann")
-    with pytest.raises(BudgetError, match="account of analyst 'ann': spent epsilon = 0.5"):
+    with pytest.raises(BudgetError, match=r"account of analyst 'ann': spent epsilon = 0\.5"):
         ledger.reserve(guarantee(0.1), analyst="ann")
     with pytest.raises(BudgetError, match="budget of dataset 'visits'"):
         ledger.reserve(guarantee(0.6), analyst="bob")

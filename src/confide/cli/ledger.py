@@ -177,7 +177,8 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None) -> None
 
     if state["charges"]:
         parts = list(budget.names)
-        charges = Table("entry", "time", "what", "mechanism", "analyst", *parts, "status", title="Charges")
+        charges = Table("#", "time", "what", "mechanism", "analyst", *parts, title="Charges")
+        charges.add_column("status", no_wrap=True)
         for charge in state["charges"]:
             charges.add_row(
                 str(charge["sequence"]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from confide.errors import LedgerError, ParameterError
 from confide.ledger import counter as counters
 from confide.ledger.budget import Budget
+from confide.ledger.chain import Mark
 from confide.ledger.names import accept_of, name_of
 from confide.ledger.pricing import Pricer
 
@@ -80,6 +81,11 @@ class Handle:
         directory = self._directory
         return None if directory is None else self._store.counter(directory, self._load().ledger_id)
 
+    def _seen(self) -> list[Mark]:
+        from confide.ledger.session import seen_before
+
+        return seen_before(self._store, self._load(), self._counter)
+
     def _remember_place(self) -> None:
         directory = self._directory
         if directory is not None and self._row is not None:
@@ -112,7 +118,12 @@ class Handle:
         return (counters.UNDETECTED,) if counter is None or counter.read() is None else ()
 
     def __repr__(self) -> str:
-        shown = self._url.render_as_string(hide_password=True)
+        from confide.ledger.store import without_password
+
+        shown = without_password(self._url)
+        if self._url.password is not None:
+            shown = shown.set(password="***")
+        shown = shown.render_as_string(hide_password=True)
         return f"{type(self).__name__}({f'{shown}#{self._dataset_name}'!r})"
 
     def __eq__(self, other: object) -> bool:

@@ -329,9 +329,9 @@ class Ledger(Handle):
         number, _, start = (
             reservation.id if isinstance(reservation, Reservation) else str(reservation)
         ).partition("-")
-        store, row = self._store, self._load()
+        store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
-            check_seen(store, connection, row, reading.balance(store, connection, row)[0], self._counter)
+            check_seen(store, connection, row, reading.balance(store, connection, row)[0], seen)
             found = None
             if number.isdecimal() and len(number) < 19:
                 sql = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
@@ -434,21 +434,21 @@ class Ledger(Handle):
         """Say whether `guarantee` would be accepted now, and what would be left; changes nothing."""
         from confide.ledger import reading
 
-        store, row = self._store, self._load()
+        store, row, seen = self._store, self._load(), self._seen()
         try:
             priced = self._price(guarantee, accept)
         except RefusedError as error:
             return Preview(False, None, None, str(error))
         with store.reading() as connection:
-            return reading.preview(store, connection, row, self._counter, priced.vector, analyst)
+            return reading.preview(store, connection, row, seen, priced.vector, analyst)
 
     def show(self) -> dict[str, Any]:
         """Return budget, spending, accounts, versions and charges as plain values; no secrets."""
         from confide.ledger import reading
 
-        store, row = self._store, self._load()
+        store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
-            shown = reading.show(store, connection, row, self._counter)
+            shown = reading.show(store, connection, row, seen)
         return {**shown, "assumptions": list(self.assumptions)}
 
     def export(self, format: str = "json") -> str:
@@ -469,9 +469,9 @@ class Ledger(Handle):
         """
         from confide.ledger import reading
 
-        store, row = self._store, self._load()
+        store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
-            return reading.verify(store, connection, row, self._counter)
+            return reading.verify(store, connection, row, seen, not self.assumptions)
 
 
 def resolve(ledger: Ledger | str | None) -> Ledger | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import LedgerError, ParameterError
 from confide.ledger import chain
 from confide.ledger.budget import Budget, Vector, add, fits, left, parse, refusal, unknown_analyst, zero
-from confide.ledger.counter import UNDETECTED, Counter
+from confide.ledger.chain import Mark
+from confide.ledger.counter import UNDETECTED
 from confide.ledger.records import AccountState, Preview, Verification
 from confide.ledger.session import Dataset, check_seen, read_vector
 
@@ -74,7 +75,7 @@ def preview(
     store: Store,
     connection: Connection,
     dataset: Dataset,
-    counter: Counter | None,
+    seen: Sequence[Mark],
     vector: Vector,
     analyst: str | None,
 ) -> Preview:
@@ -83,7 +84,7 @@ def preview(
     cost = budget.spending(vector)
     mark, spent = balance(store, connection, dataset)
     try:
-        check_seen(store, connection, dataset, mark, counter)
+        check_seen(store, connection, dataset, mark, seen)
         after = fits(spent, vector, budget.limit)
         if after is None:
             raise refusal(budget, f"the budget of dataset {dataset.name!r}", spent, vector, budget.limit)
@@ -99,7 +100,7 @@ def preview(
     return Preview(True, cost, budget.spending(left(after, budget.limit)))
 
 
-def show(store: Store, connection: Connection, dataset: Dataset, counter: Counter | None) -> dict[str, Any]:
+def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[Mark]) -> dict[str, Any]:
     """Return the state as plain values, without secrets."""
     budget = dataset.budget
     mark, spent = balance(store, connection, dataset)
@@ -138,7 +139,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, counter: Counte
     listed = accounts(store, connection, dataset)
     refused = ""
     try:
-        check_seen(store, connection, dataset, mark, counter)
+        check_seen(store, connection, dataset, mark, seen)
     except LedgerError as error:
         refused = str(error)
     return {
@@ -199,7 +200,9 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
     return buffer.getvalue()
 
 
-def verify(store: Store, connection: Connection, dataset: Dataset, counter: Counter | None) -> Verification:
+def verify(
+    store: Store, connection: Connection, dataset: Dataset, seen: Sequence[Mark], counted: bool
+) -> Verification:
     """Check the chain, the balances, the accounts, the secrets, the guards and the counter.
 
     Raises
@@ -214,7 +217,6 @@ def verify(store: Store, connection: Connection, dataset: Dataset, counter: Coun
     versions: list[tuple[int, str, str]] = []
     macs: dict[int, str] = {}
     open_, closed = set[int](), set[int]()
-    seen = None if counter is None else counter.read()
     previous, number = chain.GENESIS, 0
 
     for number, row in enumerate(entries(store, connection, dataset), start=1):
@@ -282,8 +284,8 @@ def verify(store: Store, connection: Connection, dataset: Dataset, counter: Coun
         raise LedgerError(
             f"The triggers of {store.location} that refuse changes are missing.", "Restore the store."
         )
-    check_seen(store, connection, dataset, mark, counter)
-    return Verification(number, previous, (UNDETECTED,) if seen is None else ())
+    check_seen(store, connection, dataset, mark, seen)
+    return Verification(number, previous, () if counted else (UNDETECTED,))
 
 
 def _read(dataset: Dataset, number: int, body: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Session:
         self.spent = read_vector(row[2])
         self.time = chain.now()
         self.counter = None if directory is None else store.counter(directory, dataset.ledger_id)
-        check_seen(store, connection, dataset, self.start, self.counter)
+        check_seen(store, connection, dataset, self.start, seen_before(store, dataset, self.counter))
         self._accounts: dict[str, Account] = {}
         self._touched: set[str] = set()
         self._rows: list[tuple] = []
@@ -179,24 +179,32 @@ class Session:
             store.execute(connection, sql, values)
 
 
+def seen_before(store: Store, dataset: Dataset, counter: Counter | None) -> list[Mark]:
+    """Return the places of the chain that this process and the counter have seen.
+
+    A reader must ask *before* its view of the store begins, or another process may commit and advance the
+    counter in between; a writer asks once it holds the head.
+    """
+    marks = (store.marks.get(dataset.ledger_id), None if counter is None else counter.read())
+    return [mark for mark in marks if mark is not None]
+
+
 def check_seen(
-    store: Store, connection: Connection, dataset: Dataset, held: Mark, counter: Counter | None
+    store: Store, connection: Connection, dataset: Dataset, held: Mark, seen: Sequence[Mark]
 ) -> None:
     """Refuse a chain (whose head is `held`) that lacks a place seen before: `confide.ledger.counter`."""
-    marks = (store.marks.get(dataset.ledger_id), None if counter is None else counter.read())
-    for mark in marks:
-        if mark is None or mark == held:
+    for mark in seen:
+        if mark == held:
             continue
         if mark.sequence < held.sequence:
             row = store.row(connection, _HASH, (dataset.id, mark.sequence))
             if row is not None and row[0] == mark.hash:
                 continue
-        where = "" if counter is None else f" {counter.path}"
         raise LedgerError(
             f"The store {store.location} was rolled back or replaced: its chain of dataset {dataset.name!r} "
             f"ends at entry {held.sequence} and does not hold entry {mark.sequence}, which was seen before.",
             "Restore the newer store. To go on with this one, in the knowledge that what it lacks counts as "
-            f"unspent, stop all processes and delete the counter{where}.",
+            f"unspent, stop all processes and delete {dataset.ledger_id}.counter in the counters' folder.",
         )
 
 

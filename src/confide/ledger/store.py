@@ -46,7 +46,7 @@ class Store:
     def __init__(self, url: URL) -> None:
         self.url = url
         self.sqlite = url.get_backend_name() == "sqlite"
-        self.location = url.set(password=None).render_as_string()
+        self.location = without_password(url).render_as_string()
         self.lock = threading.RLock()
         self.marks: dict[str, Mark] = {}
         self._counters: dict[tuple[Path, str], Counter] = {}
@@ -74,7 +74,7 @@ class Store:
             if store is None:
                 # Unpickled handles carry no password: use the one this process was given, if any.
                 for known in _STORES.values():
-                    if parsed.password is None and known.url.set(password=None) == parsed:
+                    if parsed.password is None and without_password(known.url) == parsed:
                         return known
                 store = _STORES[key] = Store(parsed)
             return store
@@ -285,8 +285,19 @@ def normal_url(url: str | URL) -> URL:
             drivername="sqlite", database=str(Path(parsed.database).absolute().resolve()), query={}
         )
     if backend == "postgresql":
+        hidden = parsed.query.get("password")
+        if isinstance(hidden, str):
+            parsed = parsed.set(password=hidden).difference_update_query(["password"])
         return parsed.set(drivername="postgresql+psycopg")
     raise UnsupportedError(f"A ledger cannot lie in {backend!r}.", advice)
+
+
+def without_password(url: URL) -> URL:
+    """Return the URL without any password (`URL.set` takes None for "no change")."""
+    from sqlalchemy import URL
+
+    query = {name: value for name, value in url.query.items() if "password" not in name.lower()}
+    return URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
 
 
 def _engine(url: URL, sqlite: bool) -> Engine:
@@ -318,8 +329,8 @@ def _durable_sqlite(connection: Any, _record: Any) -> None:
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 connection.execute("PRAGMA journal_mode = WAL")
             break
-        except Exception:
-            if attempt == 99:
+        except Exception as error:
+            if attempt == 99 or "locked" not in str(error):
                 raise
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous = FULL")

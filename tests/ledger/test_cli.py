@@ -1,0 +1,95 @@
+"""``confide ledger``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from fractions import Fraction
+
+import pytest
+from typer.testing import CliRunner
+
+from confide.cli.ledger import app
+from confide.ledger import Ledger
+
+
+@pytest.fixture
+def handle(url):
+    return url + "#visits"
+
+
+def call(*arguments, status=0, **environment):
+    result = CliRunner().invoke(app, [str(part) for part in arguments], env={"COLUMNS": "200", **environment})
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def create(handle, *more, status=0):
+    terms = ("--epsilon", "3", "--delta", "1e-6", "--adjacency", "replace_private_part")
+    return call("create", "--ledger", handle, *terms, *more, status=status)
+
+
+def test_from_create_to_export(handle, guarantee, tmp_path):
+    shown = create(handle)
+    assert "replace_private_part" in shown
+    assert "ann: limit epsilon = 0.5" in call("grant", "ann", "--ledger", handle, "--epsilon", "0.5")
+    ledger = Ledger.from_handle(handle)
+    first = ledger.reserve(guarantee(0.1), analyst="ann", label="wages [bold]")
+    ledger.reserve(guarantee(0.2))
+    ledger.settle(first, b"hidden")
+    text = call("show", "--ledger", handle, "--verify")
+    for words in ("wages", "[bold]", "settled", "reserved", "ann", "Verified: 5 entries"):
+        assert words in text
+    assert "hidden" not in text
+    state = json.loads(call("show", "--json", "--verify", CONFIDE_LEDGER=handle))
+    assert state["verified"]
+    assert state["spent"] == {"epsilon": "3/10", "delta": "0"}
+    assert [charge["status"] for charge in state["charges"]] == ["settled", "reserved"]
+    lines = list(csv.DictReader(io.StringIO(call("export", "--ledger", handle, "--format", "csv"))))
+    assert [line["kind"] for line in lines] == ["created", "granted", "reserved", "reserved", "settled"]
+    target = tmp_path / "out.json"
+    call("export", "--ledger", handle, "--output", target)
+    assert json.loads(target.read_text()) == json.loads(call("export", "--ledger", handle))
+
+
+def test_creating_twice_is_harmless_and_with_other_terms_refused(handle):
+    create(handle)
+    create(handle)
+    assert "was opened with" in create(handle, "--unit", "person", status=5)
+
+
+def test_exit_codes_and_errors_for_machines(handle, url):
+    assert "no ledger of dataset" in call("show", "--ledger", handle, status=5)
+    assert "negative" in call(
+        "create", "--ledger", handle, "--epsilon", "-1", "--adjacency", "replace_one", status=2
+    )
+    create(handle)
+    report = json.loads(call("show", "--json", "--ledger", url + "#other", status=5))
+    assert report["error"] == "ledger"
+    assert "create" in report["remedy"]
+    assert "pdf" in call("export", "--ledger", handle, "--format", "pdf", status=2)
+    call("show", status=2)
+
+
+def test_verify_fails_on_a_damaged_store(handle, guarantee):
+    create(handle)
+    ledger = Ledger.from_handle(handle)
+    ledger.reserve(guarantee())
+    store = ledger._store
+    with store.writing() as connection:
+        store.execute(connection, "UPDATE confide_head SET spent = '0 0'")
+    assert "balances" in call("show", "--verify", "--ledger", handle, status=5)
+    assert json.loads(call("show", "--verify", "--json", "--ledger", handle, status=5))["error"] == "ledger"
+
+
+def test_a_zcdp_ledger_without_counter(handle, guarantee):
+    create(handle, "--accountant", "zcdp")
+    ledger = Ledger.from_handle(handle)
+    from confide.privacy.event import Event
+
+    ledger.reserve(guarantee(1, event=Event.of("gaussian", noise_multiplier=10.0)))
+    state = json.loads(call("show", "--json", "--ledger", handle))
+    assert Fraction(state["spent"]["rho"]) == Fraction(1, 200)
+    text = call("show", "--ledger", handle, CONFIDE_LEDGER_COUNTER="off")
+    assert "rollback undetected" in text
