@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,13 @@ def test_the_health_table_is_written_from_statsmodels(tmp_path: Path) -> None:
     assert table.label_bounds == (0, 20)
     assert table.label.max() == 20
     assert (np.abs(np.asarray(table.public.matrix)) <= 1).all()
+
+
+def test_without_statsmodels_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "statsmodels.datasets", None)
+    with pytest.raises(ModuleNotFoundError, match=r"confide\[demo\]"):
+        confide.data.randhie(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_provenance_names_every_column() -> None:

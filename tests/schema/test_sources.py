@@ -149,6 +149,9 @@ def test_things_that_are_no_table() -> None:
     for thing in (3, "text", None, [1, 2], np.ones(3), np.ones((2, 3)), pd.Series([1]), {"a": 3, "y": 4}):
         with pytest.raises(DataError):
             Table.from_frame(thing, SMALL)
+    for column in (np.ones((2, 2)), "xy", b"xy", 3, np.array(3), None):
+        with pytest.raises(DataError, match="no sequence of cells"):
+            Table.from_frame({"a": [1, 2], "y": column}, SMALL)
     with pytest.raises(DataError, match="differ in length"):
         Table.from_frame({"a": [1, 2], "y": [1]}, SMALL)
 

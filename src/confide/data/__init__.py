@@ -9,8 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from confide.errors import UnsupportedError
-
 __all__ = ["cps1988", "randhie"]
 
 
@@ -45,15 +43,15 @@ def randhie(folder: str | Path) -> tuple[Path, Path]:
 
     Raises
     ------
-    UnsupportedError
+    ModuleNotFoundError
         If statsmodels is not installed.
     """
     try:
         from statsmodels.datasets import randhie as source
     except ImportError:
-        raise UnsupportedError(
-            "The RAND Health Insurance Experiment comes from statsmodels, which is not installed.",
-            "Install it with: pip install 'confide[demo]'.",
+        raise ModuleNotFoundError(
+            "The RAND Health Insurance Experiment comes from statsmodels, which is not installed. "
+            "Install it with: pip install 'confide[demo]'."
         ) from None
     import pyarrow as pa
     import pyarrow.parquet as pq

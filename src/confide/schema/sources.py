@@ -291,10 +291,9 @@ def partitions(frame: Any, schema: Schema) -> Callable[[], Iterator[dict[str, An
 
 
 def _length(values: Any) -> int:
-    try:
-        return len(values)
-    except TypeError:
-        raise DataError("A column is no sequence.", "Pass one array for each column.") from None
+    if getattr(values, "ndim", 1) != 1 or isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise DataError("A column is no sequence of cells.", "Pass one 1-D array or list for each column.")
+    return len(values)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
