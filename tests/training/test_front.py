@@ -265,3 +265,23 @@ def test_neighbours_cost_and_answer_alike(label, tmp_path):
         result = train(Table.from_frame(data, SCHEMA), **ASK, ledger=book)
         costs.append((str(result.guarantee), str(book.total()), result.status, result.statistics.sensitivity))
     assert costs[0] == costs[1]
+
+
+def test_polynomials_of_public_columns():
+    from scipy import sparse
+
+    from confide.training.expansion import expand, powers_of
+
+    table = Table.from_frame(frame(4000), SCHEMA)
+    result = train(table, epsilon=20, delta=1e-6, degree=3)
+    assert result.model.terms[-2:] == ("age^2", "age^3")
+    assert list(result.coefficients) == ["(intercept)", *result.model.terms]
+    plain = train(table, epsilon=20, delta=1e-6)
+    errors = [np.mean((r.predict(table) - table.label) ** 2) for r in (result, plain)]
+    assert errors[0] < 1.02 * errors[1]
+    X = table.public.matrix
+    powers = powers_of([0], 3)
+    np.testing.assert_allclose(expand(sparse.csr_matrix(X), powers).toarray(), expand(X, powers))
+    for bad in (0, 11, 1.5, True, "2"):
+        with pytest.raises(ParameterError, match="degree"):
+            train(table, **ASK, degree=bad)

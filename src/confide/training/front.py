@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,6 +15,7 @@ from confide.privacy import Adjacency, Guarantee
 from confide.training.choice import choose
 from confide.training.closed_form import Solution, solve
 from confide.training.design import Source, public_basis
+from confide.training.expansion import Powers, expand, names_of, powers_of
 from confide.training.problem import LinearProblem, PublicStep, check_adjacency, public_step
 from confide.training.release import drive, exact_answer, gaussian_answer
 from confide.training.request import Request, make_request
@@ -39,6 +41,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     leverage: float | None = None,
     shrinkage: bool = True,
     fit_intercept: bool = True,
+    degree: int = 1,
     adjacency: Adjacency | str | None = None,
     random_state: int | None = None,
     dry_run: bool = False,
@@ -65,6 +68,9 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     shrinkage : bool
         Shrink by the known noise (post-processing).
     fit_intercept : bool
+    degree : int
+        Polynomial degree in each numeric public column, 1 to 10. Powers of public columns are public; each
+        term costs one more direction of noise.
     adjacency : Adjacency or str, optional
         ``replace_label`` where the schema has no private column. Where it has some,
         ``replace_private_part`` must be said: this engine then leaves those columns out, with a warning.
@@ -114,6 +120,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         recorded=ledger is not None,
         nonprivate=nonprivate,
     )
+    powers = powers_of(numeric_columns(schema), degree)
     if dry_run:
         return request.guarantee
     if private:
@@ -123,21 +130,34 @@ def train(  # pyright: ignore[reportInconsistentOverload]
             ),
             stacklevel=2,
         )
-    problem = table_problem(table, intercept=fit_intercept)
-    return fit(problem, request, ledger=ledger, analyst=analyst, label=label or "train", digest=schema.digest)
+    problem = table_problem(table, intercept=fit_intercept, powers=powers)
+    result = fit(problem, request, ledger=ledger, analyst=analyst, label=label or "train")
+    model = replace(result.model, names=base_names(schema), schema_digest=schema.digest, powers=powers)
+    return replace(result, model=model)
 
 
-def table_problem(table: Any, *, intercept: bool = True) -> LinearProblem:
+def base_names(schema: Any) -> tuple[str, ...]:
+    """Return the names of a schema's encoded public columns."""
+    return tuple(name for column in schema.public for name in column.feature_names)
+
+
+def numeric_columns(schema: Any) -> list[int]:
+    """Return which encoded public columns are numbers and not levels of a category."""
+    numeric = [column.numeric for column in schema.public for _ in column.feature_names]
+    return [i for i, flag in enumerate(numeric) if flag]
+
+
+def table_problem(table: Any, *, intercept: bool = True, powers: Powers = ()) -> LinearProblem:
     """Return the linear problem of a table's public columns and label, whole or chunked."""
     lower, upper = table.label_bounds
 
     def parts() -> Iterator[Any]:
         return iter(table.chunks()) if hasattr(table, "chunks") else iter((table,))
 
-    names = tuple(name for column in table.schema.public for name in column.feature_names)
+    names = names_of(base_names(table.schema), powers)
     per_person = table.schema.id is not None
     return LinearProblem(
-        Source(lambda: (part.public.matrix for part in parts()), names, bounded=True),
+        Source(lambda: (expand(part.public.matrix, powers) for part in parts()), names, bounded=True),
         lambda: (part.label for part in parts()),
         float(lower),
         float(upper),
@@ -153,7 +173,6 @@ def fit(
     ledger: Any = None,
     analyst: str | None = None,
     label: str = "train",
-    digest: str = "",
 ) -> TrainingResult:
     """Read what is public, reserve, release, settle. A charge stays whatever happens after it."""
     step = plan_step(problem, request)
@@ -169,7 +188,7 @@ def fit(
     else:
         answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
     solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
-    result = assemble(problem, request, step, solution, digest)
+    result = assemble(problem, request, step, solution)
     if book is not None and reservation is not None:
         book.settle(reservation)
     return result
@@ -190,7 +209,7 @@ def plan_step(problem: LinearProblem, request: Request) -> PublicStep:
 
 
 def assemble(
-    problem: LinearProblem, request: Request, step: PublicStep, solution: Solution, digest: str = ""
+    problem: LinearProblem, request: Request, step: PublicStep, solution: Solution
 ) -> TrainingResult:
     """Turn a solution in public coordinates into coefficients of the encoded columns."""
     basis = step.basis
@@ -211,7 +230,7 @@ def assemble(
 
     values = J @ solution.estimate
     model = LinearModel(
-        float(values[0] + problem.centre), values[1:], basis.names, (problem.lower, problem.upper), digest
+        float(values[0] + problem.centre), values[1:], basis.names, (problem.lower, problem.upper)
     )
     unit = np.linalg.solve(step.plan.factor.T @ step.A, np.eye(basis.size))
     statistics = Statistics(

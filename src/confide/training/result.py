@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError
 from confide.privacy import Guarantee, gaussian_sigma
+from confide.training.expansion import Powers, expand, names_of
 
 Floats = npt.NDArray[np.float64]
 _FORMAT = "confide-linear-model/1"
@@ -40,13 +41,16 @@ class LinearModel:
     Attributes
     ----------
     intercept : float
-    coefficients : ndarray of shape (p,)
-        For the encoded public columns `names`.
+    coefficients : ndarray of shape (p + len(powers),)
+        For the encoded public columns `names`, then for the terms `powers`.
     names : tuple of str
+        Length p.
     bounds : (float, float)
         Declared label bounds.
     schema_digest : str
         Digest of the schema that encodes tables for this model; empty for a model on arrays.
+    powers : tuple of (int, int)
+        Pairs (column, power) of further terms.
     """
 
     intercept: float
@@ -54,6 +58,12 @@ class LinearModel:
     names: tuple[str, ...]
     bounds: tuple[float, float]
     schema_digest: str = ""
+    powers: Powers = ()
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return names_of(self.names, self.powers)
 
     def predict(self, X: Any) -> Floats:
         """Return predictions of shape (n,) for a table, or for an encoded matrix of shape (n, p).
@@ -73,10 +83,11 @@ class LinearModel:
                 )
             X = public.matrix
         matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
-        if matrix.ndim != 2 or matrix.shape[1] != self.coefficients.size:
+        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
             raise DataError(
-                f"The matrix has shape {tuple(matrix.shape)}.", f"Pass (n, {self.coefficients.size}) values."
+                f"The matrix has shape {tuple(matrix.shape)}.", f"Pass (n, {len(self.names)}) values."
             )
+        matrix = expand(matrix, self.powers)
         with np.errstate(over="ignore", invalid="ignore"):
             raw = np.asarray(matrix @ self.coefficients).ravel() + self.intercept
         # A row near 1e308 may overflow to inf - inf; the middle is a prediction like any other.
@@ -88,7 +99,9 @@ class LinearModel:
         return {
             "format": _FORMAT,
             "intercept": self.intercept,
-            "coefficients": dict(zip(self.names, self.coefficients.tolist(), strict=True)),
+            "names": list(self.names),
+            "powers": [list(pair) for pair in self.powers],
+            "coefficients": self.coefficients.tolist(),
             "bounds": list(self.bounds),
             "schema_digest": self.schema_digest,
         }
@@ -100,7 +113,11 @@ class LinearModel:
             raise DataError(
                 f"The model's format is {str(data.get('format'))[:40]!r}.", f"Pass one of {_FORMAT!r}."
             )
-        coefficients = np.array(list(data["coefficients"].values()), dtype=np.float64)
+        coefficients = np.array(data["coefficients"], dtype=np.float64)
+        names = tuple(str(name) for name in data["names"])
+        powers = tuple((int(column), int(power)) for column, power in data.get("powers", ()))
+        if coefficients.shape != (len(names) + len(powers),) or any(c >= len(names) for c, _ in powers):
+            raise DataError("The model's names and coefficients do not match.", "Save it again.")
         numbers = np.concatenate([coefficients, [data["intercept"], *data["bounds"]]])
         if not np.isfinite(numbers).all():
             raise DataError("The model holds numbers that are not finite.", "Save it again.")
@@ -108,9 +125,10 @@ class LinearModel:
         return cls(
             float(data["intercept"]),
             coefficients,
-            tuple(data["coefficients"]),
+            names,
             (low, high),
             str(data.get("schema_digest", "")),
+            powers,
         )
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -1,0 +1,179 @@
+"""``confide train``: a private regression of the label on the public columns of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from confide.errors import ConfideError, ParameterError
+
+if TYPE_CHECKING:
+    from confide.privacy import Guarantee
+    from confide.training import TrainingResult
+
+
+def train(
+    file: Annotated[Path, typer.Argument(help="A CSV, Parquet or Arrow file.", metavar="FILE")],
+    schema: Annotated[Path, typer.Option("--schema", "-s", help="Its schema.toml.")],
+    epsilon: Annotated[str, typer.Option(help="Total epsilon of this fit, kept exactly (0.1 is 1/10).")],
+    delta: Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")],
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            "-l",
+            envvar="CONFIDE_LEDGER",
+            help="Charged before the label is used: sqlite:///ledger.db#visits.",
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="closed_form.")] = "closed_form",
+    conditioning: Annotated[
+        str, typer.Option(help="optimal, spectral, identity, power:P (0 <= P <= 1) or ridge:RHO.")
+    ] = "optimal",
+    degree: Annotated[int, typer.Option(help="Polynomial degree in each numeric public column.")] = 1,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(help="replace_label, or replace_private_part where the schema has private columns."),
+    ] = None,
+    analyst: Annotated[str | None, typer.Option(help="Whose account of the ledger is charged.")] = None,
+    chunk_rows: Annotated[
+        int | None, typer.Option(help="Read the file in pieces of this many rows, never whole.", min=1)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the result, with its model, as JSON.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Fit a private regression of the label of FILE on its public columns.
+
+    Everything is validated before the ledger is charged, and the ledger is charged before the label is used.
+    """
+    try:
+        result, guarantee = _run(
+            file,
+            schema,
+            epsilon,
+            delta,
+            ledger,
+            engine,
+            conditioning,
+            degree,
+            adjacency,
+            analyst,
+            chunk_rows,
+            dry_run,
+            out,
+        )
+    except ConfideError as error:
+        _fail(error, as_json)
+    if as_json:
+        body = {"guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
+        typer.echo(
+            json.dumps({"ok": True, "status": "preview", **body} if result is None else result.to_dict())
+        )
+    elif result is None:
+        typer.echo(f"Would be charged: {guarantee}")
+    else:
+        _show(result)
+        if out is not None:
+            typer.echo(f"Wrote {out}.")
+
+
+def _run(
+    file: Path,
+    schema: Path,
+    epsilon: str,
+    delta: str,
+    ledger: str | None,
+    engine: str,
+    conditioning: str,
+    degree: int,
+    adjacency: str | None,
+    analyst: str | None,
+    chunk_rows: int | None,
+    dry_run: bool,
+    out: Path | None,
+) -> tuple[TrainingResult | None, Guarantee]:
+    from confide.ledger import resolve
+    from confide.schema import Schema, Table
+    from confide.training import train as fit
+
+    if out is not None and not out.parent.is_dir():
+        raise ParameterError(
+            f"The folder of {out} does not exist.", "Make it first: a charge is never refunded."
+        )
+    declared = Schema.load(schema)
+    # A chunked table reads nothing until it is asked for rows, so that a refusal costs no reading.
+    table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000)
+    options = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "ledger": resolve(ledger),
+        "engine": engine,
+        "conditioning": _conditioning(conditioning),
+        "degree": degree,
+        "adjacency": adjacency,
+        "analyst": analyst,
+        "label": f"train {file.name}",
+    }
+    guarantee = fit(table, dry_run=True, **options)
+    if dry_run:
+        return None, guarantee
+    if chunk_rows is None:
+        table = Table.read(file, declared)
+    result = fit(table, **options)
+    if out is not None:
+        out.write_text(result.to_json(indent=1) + "\n", encoding="utf-8")
+    return result, result.guarantee
+
+
+def _conditioning(text: str) -> str | tuple[str, float]:
+    kind, colon, option = text.partition(":")
+    if not colon:
+        return text
+    try:
+        return kind, float(option)
+    except ValueError:
+        raise ParameterError(
+            f"The conditioning is {text!r}.", "Pass a kind, or power:P or ridge:RHO with a number."
+        ) from None
+
+
+def _show(result: TrainingResult) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = Console()
+    grid = Grid(title="Coefficients of the encoded columns", title_justify="left")
+    grid.add_column("term", overflow="fold")
+    for heading in ("coefficient", "before shrinkage", "standard error", "of it noise"):
+        grid.add_column(heading, justify="right")
+    for name, value in result.coefficients.items():
+        numbers = (value, result.unbiased[name], result.standard_errors[name], result.noise_errors[name])
+        grid.add_row(Text(name), *(f"{number:.4g}" for number in numbers))
+    console.print(grid)
+    facts = result.statistics
+    console.print(
+        f"{facts.rows} rows, rank {facts.rank}; residual deviation about {result.residual_deviation:.3g}; "
+        f"privacy noise adds {result.noise_error(float(result.guarantee.epsilon)):.3g} to a fitted value "
+        "before shrinkage."
+    )
+    console.print(Text(str(result.guarantee)))
+
+
+def _fail(error: ConfideError, as_json: bool) -> NoReturn:
+    """Print fact and remedy, and leave with the failure's exit status."""
+    failure = error.failure
+    if as_json:
+        body = {"code": failure.code, "fact": error.fact, "remedy": error.remedy}
+        typer.echo(json.dumps({"ok": False, "error": body}))
+    else:
+        typer.echo(f"{failure.prose}\n{error}", err=True)
+    raise typer.Exit(failure.exit_status)

@@ -1,0 +1,75 @@
+import json
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from confide.cli.train import train
+from confide.ledger import Ledger
+from confide.schema import Schema
+from confide.training import LinearModel
+
+from .test_front import SCHEMA, frame
+
+
+@pytest.fixture
+def run(tmp_path):
+    app = typer.Typer()
+    app.command()(train)
+    frame(1500).to_csv(tmp_path / "wages.csv", index=False)
+    (tmp_path / "wages.toml").write_text(Schema.from_dict(SCHEMA).to_toml())
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    ledger = Ledger.open(url, dataset="wages", epsilon=2, delta=1e-5, adjacency="replace_label")
+
+    def call(*options, epsilon="1"):
+        base = [str(tmp_path / "wages.csv"), "--schema", str(tmp_path / "wages.toml"), "--epsilon", epsilon]
+        return CliRunner().invoke(app, [*base, "--delta", "1e-6", "--ledger", f"{url}#wages", *options])
+
+    call.ledger, call.folder = ledger, tmp_path
+    return call
+
+
+def test_dry_run_charges_nothing(run):
+    done = run("--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "Would be charged" in done.output
+    assert "epsilon = 1" in done.output
+    assert run.ledger.total().epsilon == 0
+    assert json.loads(run("--dry-run", "--json").output)["guarantee"]["adjacency"] == "replace_label"
+
+
+def test_file_to_result(run):
+    out = run.folder / "model.json"
+    done = run("--out", str(out), "--degree", "2", "--conditioning", "power:0.5")
+    assert done.exit_code == 0, done.output
+    assert "age^2" in done.output
+    assert "changing the label of one row" in done.output.replace("\n", " ")
+    assert str(run.ledger.total().epsilon) == "1"
+    saved = json.loads(out.read_text())
+    model = LinearModel.from_dict(saved["model"])
+    assert model.terms == tuple(saved["coefficients"])[1:]
+    chunked = run("--json", "--chunk-rows", "200")
+    assert json.loads(chunked.output)["status"] == "released"
+
+
+def test_refusals_have_exit_codes_and_remedies(run):
+    refused = run(epsilon="3")
+    assert refused.exit_code == 3
+    assert "3" in refused.output
+    assert json.loads(run("--json", epsilon="0").output)["error"]["code"] == "parameter"
+    assert run("--conditioning", "power:x").exit_code == 2
+    assert run("--engine", "magic").exit_code == 2
+    assert run("--adjacency", "replace_one").exit_code == 2
+    assert run("--out", str(run.folder / "no" / "x.json")).exit_code == 2
+    (run.folder / "wages.toml").write_text("[columns.x]\nrole = 'public'\n")
+    assert run().exit_code == 4
+    assert run.ledger.total().epsilon == 0
+
+
+def test_a_cell_never_shows_in_a_message(run):
+    data = pd.read_csv(run.folder / "wages.csv").astype({"wage": object})
+    data.loc[3, "wage"] = "secret-17"
+    data.to_csv(run.folder / "wages.csv", index=False)
+    done = run()
+    assert "secret-17" not in done.output
