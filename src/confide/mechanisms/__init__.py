@@ -61,7 +61,38 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "EntropyError",
+    "RandomStream",
+    "SparseVector",
+    "Statistic",
+    "bernoulli_exp",
+    "bernoulli_log",
+    "choice_cost",
+    "choice_error",
+    "choice_probabilities",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "exp_negative",
+    "false_stable",
+    "full_exponent_uniform",
+    "gaussian_release",
+    "grid_step",
+    "grid_sum",
+    "is_certified",
+    "laplace_release",
+    "noise_deviation",
+    "os_stream",
+    "padded_sensitivity",
+    "round_toward_zero",
+    "rounded_gaussian",
+    "seeded_stream",
+    "sparse_vector",
+    "split_epoch",
+    "stable_threshold",
+    "sum_error",
+    "weighted_choice",
+]
 
 
 def __getattr__(name: str) -> Any:

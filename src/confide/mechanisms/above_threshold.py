@@ -24,7 +24,7 @@ from confide.mechanisms.stream import RandomStream
 from confide.mechanisms.stream import stream as as_stream
 from confide.privacy.exact import Amount, exact
 
-#: e1 : e2 = 1 : 2^(2/3), the best split of an epoch (Lyu, Su & Li 2017, section 4.2), as e1 / (e1 + e2).
+#: e1 : e2 = 1 : 2^(2/3), the split of least variance (Lyu, Su & Li 2017, section 4.2), as e1 / (e1 + e2).
 _SHARE = Fraction(38648, 100000)
 #: Thresholds are searched up to this one.
 _MOST = 1 << 40

@@ -51,10 +51,14 @@ class LazyUniform:
                 return True
             if self.prefix << 32 >= high:
                 return False
-            if self.bits >= MOST_BITS:
-                raise broken_stream()
-            self.prefix = self.prefix << 64 | int(self.source.bits(1)[0])
-            self.bits += 64
+            self.extend()
+
+    def extend(self) -> None:
+        """Reveal 64 more bits."""
+        if self.bits >= MOST_BITS:
+            raise broken_stream()
+        self.prefix = self.prefix << 64 | int(self.source.bits(1)[0])
+        self.bits += 64
 
 
 def scale(value: Fraction, bits: int) -> int:

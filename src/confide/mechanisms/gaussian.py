@@ -116,6 +116,8 @@ def exact_magnitude(ratio: Fraction, v: LazyUniform) -> int:
 
         return not v.below(tail)
 
+    while v.prefix.bit_length() < 48:  # enough digits of V for a good guess; all zeros for ever ends here
+        v.extend()
     guess = max(0, math.floor(ratio * Fraction(_estimate(v)) + Fraction(1, 2)))
     reach = 1
     if within(guess):

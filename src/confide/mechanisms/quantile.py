@@ -63,7 +63,7 @@ def build_row(row: int) -> list[float]:
         taylor, polynomial, factor = [z], [mpmath.mpf(1)], mpmath.mpf(1)
         for n in range(1, 21):
             factor *= -half / density / n
-            taylor.append(factor * mpmath.polyval(polynomial[::-1], z))
+            taylor.append(factor * sum(c * z**power for power, c in enumerate(polynomial)))
             polynomial = next_polynomial(polynomial, n)
         chebyshev = to_chebyshev(taylor)[:TERMS]
         return [float(c) for c in from_chebyshev(chebyshev)]

@@ -14,10 +14,11 @@ from confide.mechanisms.enclosure import Enclosure, LazyUniform, divide_up, exp_
 
 
 def exact_floor(enclose: Callable[[int], Enclosure], bits: int) -> int:
-    """Return floor(x 2^bits) for an irrational x that ``enclose(precision)`` encloses."""
+    """Return floor(x 2^bits) for an irrational x in (0, 1) that ``enclose(precision)`` encloses."""
     extra = 64
     while True:
         low, high = enclose(bits + extra)
+        high = min(high, (1 << (bits + extra)) - 1)  # x < 1, however near: no endless search there
         if low >> extra == high >> extra:
             return low >> extra
         extra *= 2
@@ -129,7 +130,7 @@ def geometric(scale: Fraction) -> Geometric:
         for digit, power in enumerate(powers[:-1]):
             low = ((one - power[1]) << 64) // (one - whole[0])
             high = ((one - power[0]) << 64) // (one - whole[1])
-            if low != high:
+            if low != min(high, (1 << 64) - 1):
                 low = exact_floor(Geometric(scale, shift, result)._cumulative(level, digit), 64)
             result[level, digit] = low
         result[level, width - 1] = (1 << 64) - 1
