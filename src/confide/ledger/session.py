@@ -204,7 +204,8 @@ def check_seen(
             f"The store {store.location} was rolled back or replaced: its chain of dataset {dataset.name!r} "
             f"ends at entry {held.sequence} and does not hold entry {mark.sequence}, which was seen before.",
             "Restore the newer store. To go on with this one, in the knowledge that what it lacks counts as "
-            f"unspent, stop all processes and delete {dataset.ledger_id}.counter in the counters' folder.",
+            f"unspent, stop all processes and delete "
+            f"{dataset.ledger_id}.counter in the folder of counters (CONFIDE_LEDGER_COUNTER).",
         )
 
 

@@ -7,9 +7,11 @@ closed before a fork, so that a child never inherits one, and opened again on ne
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -71,12 +73,14 @@ class Store:
         key = parsed.render_as_string(hide_password=False)
         with _REGISTRY_LOCK:
             store = _STORES.get(key)
-            if store is None:
+            if store is None and parsed.password is None:
                 # Unpickled handles carry no password: use the one this process was given, if any.
-                for known in _STORES.values():
-                    if parsed.password is None and without_password(known.url) == parsed:
-                        return known
+                matching = (known for known in _STORES.values() if without_password(known.url) == parsed)
+                store = next(matching, None)
+            if store is None:
                 store = _STORES[key] = Store(parsed)
+            if store not in _RECENT:
+                _RECENT.append(store)
             return store
 
     def counter(self, directory: Path, ledger_id: str) -> Counter:
@@ -207,6 +211,11 @@ class Store:
                 self._connection = None
             for counter in self._counters.values():
                 counter.close()
+
+    def __del__(self) -> None:
+        if self._pid == os.getpid():
+            with suppress(Exception):
+                self.close()
 
     def exists(self) -> bool:
         """Whether the store holds ledgers at all; creates nothing."""
@@ -453,31 +462,46 @@ def _guards(sqlite: bool) -> list[str]:
     ]
 
 
-_STORES: dict[str, Store] = {}
+_STORES: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
+_RECENT: deque[Store] = deque(maxlen=8)  #: kept open, for callers that name a store by its URL each time
 _REGISTRY_LOCK = threading.Lock()
 _LEAKED: list[Any] = []
+_HELD: list[Store] = []
 
 
 def _before_fork() -> None:
     # With every lock held no transaction is open anywhere, so all connections can be closed: a child then
     # inherits none (closing an inherited SQLite connection could damage the parent's).
     _REGISTRY_LOCK.acquire()
-    for store in list(_STORES.values()):
+    _HELD[:] = list(_STORES.values())
+    for store in _HELD:
         store.lock.acquire()
         store.close()
 
 
-def _after_fork() -> None:
-    for store in list(_STORES.values()):
+def _after_fork_in_parent() -> None:
+    for store in _HELD:
         store.lock.release()
+    _HELD.clear()
     _REGISTRY_LOCK.release()
 
 
 def _after_fork_in_child() -> None:
-    for store in list(_STORES.values()):
+    global _REGISTRY_LOCK
+    for store in _HELD:
         store.lock = threading.RLock()
         store.adopt()
-    globals()["_REGISTRY_LOCK"] = threading.Lock()
+    _HELD.clear()
+    _REGISTRY_LOCK = threading.Lock()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+def _close_all() -> None:
+    for store in list(_STORES.values()):
+        store.close()
+
+
+# Before the drivers are torn down, and while their connections can still say goodbye.
+atexit.register(_close_all)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
