@@ -1,0 +1,56 @@
+"""The ``confide`` command: one typer application, whose parts import their rooms when they run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from confide.cli import demo as demo_command
+from confide.cli import ledger, schema
+from confide.cli import train as train_command
+from confide.errors import ConfideError
+
+app = typer.Typer(
+    name="confide",
+    help="Private supervised learning on tables that hold people's secrets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(schema.app, name="schema")
+app.add_typer(ledger.app, name="ledger")
+app.command("train")(train_command.train)
+app.command("demo")(demo_command.demo)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import confide
+
+        typer.echo(f"confide {confide.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def face(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Private supervised learning on tables that hold people's secrets.
+
+    Start with [bold]confide demo[/bold]; then [bold]confide schema init FILE[/bold],
+    [bold]confide ledger create[/bold] and [bold]confide train FILE[/bold].
+    """
+
+
+def run() -> None:
+    """Run the application; an error of Confide ends it with the failure's exit status and no traceback."""
+    try:
+        app()
+    except ConfideError as error:
+        print(f"confide: {error}", file=sys.stderr)
+        raise SystemExit(error.failure.exit_status) from None
