@@ -133,7 +133,7 @@ def main() -> None:
     parts = (
         "# Noise",
         header("opendp"),
-        "`PYTHONPATH=src python benchmarks/noise.py`; CPU time of one core, medians.",
+        "`PYTHONPATH=src python benchmarks/noise.py`; CPU time of one core, medians; opendp from and to Python lists.",
         first,
         speed,
         "Time of single draws against abs(noise); independent samples of 20,000 stay within +-0.02.",

@@ -30,10 +30,10 @@ def test_thresholds_of_the_design_page(epsilon, theta: int) -> None:
 
 
 def test_the_split_is_near_the_best_one() -> None:
-    """1 : 2^(2/3) has the least variance; the least threshold (1 : 2 here) is within 1 % of it."""
+    """1 : 2^(2/3) has the least variance; the least threshold (1 : 2 here) is within 2 % of it."""
     ours = stable_threshold(1e-6, *split_epoch(Fraction(1, 100)))
     others = [stable_threshold(1e-6, Fraction(s, 2000), Fraction(20 - s, 2000)) for s in range(3, 14)]
-    assert min(others) <= ours <= 1.01 * min(others)
+    assert min(others) <= ours <= 1.02 * min(others)
 
 
 @pytest.mark.parametrize(

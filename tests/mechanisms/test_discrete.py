@@ -85,6 +85,8 @@ def test_bernoulli_edge_cases() -> None:
     assert bernoulli_exp(0, 100).all()
     assert not bernoulli_exp(1e300, 100).any()
     assert bernoulli_exp(5e-324, 100).all()
+    assert bernoulli_exp(Fraction(1, 10**5000), 10).all()
+    assert not bernoulli_exp(Fraction(10**5000), 10).any()
     assert bernoulli_exp(1.0, (2, 3)).shape == (2, 3)
     assert bernoulli_log([0.0] * 50).all()
     assert not bernoulli_log([-math.inf] * 50).any()

@@ -20,7 +20,7 @@ import numpy as np
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms.discrete import discrete_laplace
 from confide.mechanisms.enclosure import divide_up, exp_minus
-from confide.mechanisms.stream import RandomStream
+from confide.mechanisms.stream import RandomStream, is_certified
 from confide.mechanisms.stream import stream as as_stream
 from confide.privacy.exact import Amount, exact
 
@@ -208,7 +208,7 @@ class SparseVector:
     @property
     def certified(self) -> bool:
         """Whether the noise is certified entropy."""
-        return self._stream.certified
+        return is_certified(self._stream)
 
     def above(self, query: int) -> bool:
         """Answer one query of sensitivity 1; False closes the epoch."""
@@ -278,7 +278,7 @@ class SparseVector:
             seeded = not state["certified"]
         except (KeyError, TypeError, ValueError):
             raise bad from None
-        if seeded and source.certified:
+        if seeded and is_certified(source):
             raise ParameterError(
                 "The stored epoch was opened with a seeded stream.",
                 "Continue it with a seeded stream, in tests.",

@@ -160,10 +160,11 @@ def discrete_laplace(scale: Number, size: Size, *, stream: RandomStream | None =
 
 
 def _geometric(law: Geometric, words: Words, source: RandomStream) -> NDArray[np.int64]:
-    from confide.mechanisms.kernels import geometric_digits
+    from confide.mechanisms.kernels import geometric_digits, warm
 
     out = np.empty(words.shape[0], dtype=np.int64)
     doubtful = np.empty(words.shape[0], dtype=np.int64)
+    warm(law.thresholds)
     count = geometric_digits(words, law.thresholds, law.shift, out, doubtful)
     for i in doubtful[:count].tolist():
         out[i] = law.exact([LazyUniform(int(word), 64, source) for word in words[i, : law.levels]])
@@ -227,13 +228,14 @@ def discrete_gaussian(sigma: Number, size: Size, *, stream: RandomStream | None 
 
 
 def _propose(width: Fraction, law: Geometric, source: RandomStream, count: int) -> NDArray[np.int64]:
-    from confide.mechanisms.kernels import accept_gaussian
+    from confide.mechanisms.kernels import accept_gaussian, warm
 
     words = source.bits(count * (law.levels + 1)).reshape(count, law.levels + 1)
     magnitudes = _geometric(law, words, source)
     signs = np.empty(count, dtype=np.int8)
     doubtful = np.empty(count, dtype=np.int64)
     inverse, shift, offset = _fixed_point(width)
+    warm(exp_tables())
     undecided = accept_gaussian(
         words, magnitudes, law.levels, inverse, shift, offset, exp_tables(), signs, doubtful
     )

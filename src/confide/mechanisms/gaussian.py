@@ -80,7 +80,7 @@ def rounded_gaussian(
 
 
 def _fill(ratio: Fraction, source: RandomStream, out: NDArray[np.int64]) -> None:
-    from confide.mechanisms.kernels import rounded_normals
+    from confide.mechanisms.kernels import rounded_normals, warm
 
     words = source.bits(out.size)
     spare = source.bits(out.size // 128 + 8)  # twice what 2^-8 of the draws need
@@ -90,6 +90,7 @@ def _fill(ratio: Fraction, source: RandomStream, out: NDArray[np.int64]) -> None
     # The table's error, the rounding of the ratio and the product (relative 2^-52, inside the kernel's 2^-51
     # of x), and a constant for the subtraction; 0.1 % on top covers the rounding of this line itself.
     slack = near * QUANTILE_ERROR * 1.001 + 2.0**-60
+    warm(table())
     count = rounded_normals(words, spare, table(), near, slack, out, doubtful, spares)
     for i, spare_index in zip(doubtful[:count].tolist(), spares[:count].tolist()):
         word = int(words[i])

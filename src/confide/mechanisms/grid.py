@@ -237,7 +237,7 @@ def padded_sensitivity(
     return float_up(total + width * (dimension if norm == 1 else root_up(Fraction(dimension))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Statistic:
     """A statistic on the grid with its sensitivity: what a solver yields and what noise is added to.
 
