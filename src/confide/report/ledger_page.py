@@ -1,0 +1,155 @@
+"""The sections of the page about the ledger, and about checking the report."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+from confide.privacy import show
+from confide.report.facts import Account, Facts, LedgerFacts
+from confide.report.html import Safe, code, join, name, table, tag
+
+#: Charges on the page, the newest; `confide ledger show` has all.
+MOST_CHARGES = 50
+
+
+def section(facts: Facts) -> tuple[str, str, Safe]:
+    """Return anchor, heading and body of the ledger's section."""
+    heading = "The ledger, before and after"
+    ledger = facts.ledger
+    if ledger is None:
+        words = "No ledger was given to this report, so it cannot say what else was spent on the table."
+        return "ledger", heading, tag("p", words)
+    intro = tag(
+        "p",
+        "The budget of dataset ",
+        tag("strong", name(ledger.dataset)),
+        f" ({ledger.terms}). A charge is written down before any secret is read, and is never given back. "
+        "All amounts add up exactly.",
+    )
+    parts: list[object] = [intro, _balances(ledger), _charges(ledger)]
+    own = ledger.own or "not identified"
+    parts.append(
+        tag(
+            "p",
+            "Entry of this release: ",
+            code(own),
+            f". The chain has {ledger.entries} entries; hash of the last: ",
+            code(ledger.head),
+            ".",
+            class_="line",
+        )
+    )
+    if ledger.refused:
+        parts.append(tag("p", ledger.refused, class_="note"))
+    for assumption in ledger.assumptions:
+        words = f"The ledger's own promise rests on an assumption: {assumption}"
+        if assumption == "rollback undetected":
+            words += " (no counter is kept outside the store, so restoring an old copy of it would go unseen)"
+        parts.append(tag("p", f"{words}.", class_="note"))
+    return "ledger", heading, join(*parts)
+
+
+def _balances(ledger: LedgerFacts) -> Safe:
+    known = any(account.before is not None for account in ledger.accounts)
+    rows: list[tuple[object, ...]] = []
+    for account in ledger.accounts:
+        for index, part in enumerate(ledger.parts):
+            rows.append(_balance(account, part, index, known))
+    before = ("spent before",) if known else ()
+    head = ("account", "", "limit", *before, "spent now", "left")
+    return table(
+        "Limits, spending and what is left, by account",
+        head,
+        rows,
+        numbers=tuple(range(2, 6 if known else 5)),
+    )
+
+
+def _balance(account: Account, part: str, index: int, known: bool) -> tuple[object, ...]:
+    before = () if not known else ("" if account.before is None else account.before.get(part, ""),)
+    title = name(account.name) if index == 0 else ""
+    return (title, part, account.limit.get(part, ""), *before, account.spent[part], account.remaining[part])
+
+
+def _charges(ledger: LedgerFacts) -> Safe | None:
+    if not ledger.charges:
+        return None
+    shown = ledger.charges[-MOST_CHARGES:]
+    amounts = tuple(shown[0]["charge"])
+    rows: list[tuple[object, ...]] = []
+    for charge in shown:
+        mark = tag("strong", " (this release)") if charge["id"] == ledger.own else None
+        what = join(name(charge["label"] or charge["mechanism"]), mark)
+        figures = (_amount(charge, part) for part in amounts)
+        rows.append((code(charge["id"]), what, name(charge["analyst"] or "–"), *figures, charge["status"]))
+    caption = "Charges in the order of the chain; an entry's name is its number and the start of its hash"
+    if len(shown) < len(ledger.charges):
+        caption += f"; the last {len(shown)} of {len(ledger.charges)}"
+    head = ("entry", "what for", "analyst", *amounts, "status")
+    return table(caption, head, rows, numbers=tuple(range(3, 3 + len(amounts))))
+
+
+def _amount(charge: dict[str, Any], part: str) -> str:
+    text = charge["charge"][part]
+    return "infinite" if text == "inf" else show(Fraction(text))
+
+
+def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
+    """Return anchor, heading and body of the section that says how to check and repeat the report."""
+    guarantee = facts.guarantee
+    parts: list[object] = []
+    if facts.ledger is not None:
+        place = handle or facts.ledger.handle
+        where = " (in the folder of this report)" if place != facts.ledger.handle else ""
+        parts += [
+            tag("p", f"That the ledger is whole, and says what stands here{where}:"),
+            _commands(f"confide ledger show --verify --ledger {_shell(place)}"),
+        ]
+    if not facts.void and guarantee["event"]["mechanism"] == "gaussian" and "inf" not in guarantee["epsilon"]:
+        amounts = f"epsilon={guarantee['epsilon']!r}, delta={guarantee['delta']!r}"
+        parts += [
+            tag(
+                "p",
+                "That the noise is large enough for this epsilon and delta, by a second way: the smallest "
+                "noise "
+                f"multiplier they allow, to compare with {facts.noise_multiplier!r}:",
+            ),
+            _commands(
+                'python -c "from fractions import Fraction as F; from confide.privacy import gaussian_sigma; '
+                f"print(gaussian_sigma(F('{guarantee['epsilon']}'), F('{guarantee['delta']}'), 1.0))\""
+            ),
+            tag(
+                "p",
+                "To repeat the fit: a new release with fresh noise and a charge of its own. It will differ "
+                "by about "
+                "the error bars above, and that is the point. ",
+            ),
+            _commands(f"confide.train(confide.Table.read(FILE, SCHEMA), {amounts}, ledger=LEDGER)"),
+        ]
+    text = json.dumps(guarantee, sort_keys=True, separators=(",", ":"))
+    parts += [
+        tag("p", "The guarantee, for machines:"),
+        tag("pre", tag("code", text)),
+        tag(
+            "p",
+            "SHA-256 of the released model (canonical JSON of ",
+            code("result.model.to_dict()"),
+            "): ",
+            code(facts.model_digest),
+            ".",
+            class_="line",
+        ),
+    ]
+    return "check", "Check it yourself", join(*parts)
+
+
+def _commands(*lines: str) -> Safe:
+    return tag("pre", tag("code", "\n".join(lines)))
+
+
+def _shell(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)

@@ -1,0 +1,98 @@
+"""Writes the report: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.report.facts import facts
+from confide.report.measured import PublicTest
+
+if TYPE_CHECKING:
+    from confide.training import TrainingResult
+
+
+def write_report(
+    result: TrainingResult,
+    path: str | os.PathLike[str],
+    *,
+    table: Any = None,
+    ledger: Any = None,
+    before: Mapping[str, Any] | None = None,
+    test: PublicTest | None = None,
+    title: str | None = None,
+    made: str = "",
+    figures: bool = True,
+) -> Path:
+    """Write one self-contained HTML file about a training result.
+
+    The file holds no script and refers to no other file or address; its pictures are inline SVG. It is
+    meant for a phone, a desk and a printer, in light and dark.
+
+    Parameters
+    ----------
+    result : TrainingResult
+    path : path
+        Written whole or not at all; an existing file is replaced.
+    table : Table, ChunkedTable or Schema, optional
+        Names the columns, their roles, bounds and who declared them. Only its schema is read.
+    ledger : Ledger, str or mapping, optional
+        The ledger, its handle ``URL#dataset``, or what `Ledger.show` returned; the state *after* the release.
+    before : mapping, optional
+        What `Ledger.show` returned before the release.
+    test : PublicTest, optional
+        Test rows whose labels somebody declares public. Without it no test error is shown.
+    title : str, optional
+    made : str
+        Text for the footer, such as a date. Empty by default, so that equal inputs give equal bytes.
+    figures : bool
+        False leaves the pictures out.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ParameterError
+        If an argument is of another kind, or the schema is not the one of the fit.
+
+    Notes
+    -----
+    Free post-processing, in the sense of Dwork & Roth 2014, proposition 2.1: the file is a function of the
+    released result and its guarantee, of the schema (public by declaration), of the ledger's entries (public
+    by construction: amounts, labels, hashes), and, if `test` is given, of labels that it declares public by
+    name. No other private cell is read here, so writing a report costs no privacy and may be repeated.
+    A `PublicTest.reference` is the one exception: a function of secret labels, shown with its stated reason.
+    """
+    from confide.report.page import render
+
+    content = facts(result, table=table, ledger=ledger, before=before, test=test)
+    if title is None:
+        title = f"Privacy report: {content.table or 'a private model'}"
+    target = Path(path)
+    handle = "" if content.ledger is None else near(content.ledger.handle, target)
+    text = render(content, title, made=made, handle=handle, figure=figures)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def near(handle: str, report: Path) -> str:
+    """Return a ledger's handle as seen from the report's folder, where its file lies in or below that."""
+    scheme = "sqlite:///"
+    if not handle.startswith(scheme):
+        return handle
+    file, mark, dataset = handle[len(scheme) :].rpartition("#")
+    folder = report.resolve().parent
+    place = Path(file).resolve()
+    if not place.is_relative_to(folder):
+        return handle
+    return f"{scheme}{place.relative_to(folder).as_posix()}{mark}{dataset}"
