@@ -48,7 +48,8 @@ def cluster():
     try:
         run(_binary("initdb"), "-D", data, "-U", "confide", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
         port = _free_port()
-        options = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=200"
+        # The tests kill clients, never the machine: the server need not wait for the disk.
+        options = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=200 -c fsync=off"
         run(_binary("pg_ctl"), "-D", data, "-l", f"{folder}/log", "-w", "-o", options, "start")
         try:
             yield f"postgresql+psycopg://confide@127.0.0.1:{port}/postgres"

@@ -14,7 +14,7 @@ from confide.errors import (
     ParameterError,
     RefusedError,
 )
-from confide.ledger import Request, Reservation
+from confide.ledger import Request, Reservation, Update
 
 
 def entries(ledger):
@@ -97,6 +97,41 @@ def test_refusals_write_nothing(url, ledger, open_ledger, guarantee):
         with pytest.raises(RefusedError):
             act()
         assert ledger.export() == before
+
+
+def test_secret_state_moves_on_with_charges_in_one_transaction(url, ledger, open_ledger, guarantee):
+    epoch = ledger.charge(guarantee(0.5), secret=b"threshold 1, count 0", label="epoch")
+    free = Request(guarantee(0), key="query 1", secret=b"class 0")
+    answer, moved = ledger.charge_many([free, Update(epoch, b"threshold 1, count 1")])
+    assert moved == epoch
+    assert ledger.secret(answer) == b"class 0"
+    assert open_ledger(url).secret(epoch) == b"threshold 1, count 1"
+    ledger.charge_many([Update(epoch, b"a"), Update(epoch, b"b")])
+    assert ledger.secret(epoch) == b"b"
+    assert ledger.verify().entries == 6
+    assert ledger.total().epsilon == Fraction(1, 2)
+    # Begun, settled and moved on in one group; and what cannot be moved on does not stop the others.
+    fresh = ledger.reserve(guarantee(0.1))
+    refused, other = ledger.charge_many([Update(fresh, b"x"), Request(guarantee(0.1))])
+    assert "not settled" in str(refused)
+    assert other.settled
+    ledger.settle(fresh)
+    assert ledger.secret(fresh) is None
+    ledger.charge_many([Update(fresh, b"x")])
+    assert ledger.secret(fresh) == b"x"
+    store = ledger._store
+    with store.writing() as connection:
+        store.execute(connection, "DELETE FROM confide_secret WHERE sequence = ?", (fresh.sequence,))
+    with pytest.raises(LedgerError, match=f"secret of reservation {fresh.sequence}"):
+        ledger.verify()
+
+
+def test_a_malformed_update(ledger, guarantee):
+    for bad in (Update("1-abc", b"x"), Update(ledger.charge(guarantee()), "text")):
+        with pytest.raises(ParameterError):
+            ledger.charge_many([bad])
+    with pytest.raises(ParameterError, match="only reserved"):
+        ledger.charge_many([Request(guarantee(), secret=b"x")], settle=False)
 
 
 # -- analysts

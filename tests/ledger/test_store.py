@@ -28,9 +28,9 @@ def tamper(ledger, *statements, drop_guards=True):
         for statement in statements:
             store.execute(connection, statement)
         if drop_guards and store.sqlite:
-            from confide.ledger.store import _guards
+            from confide.ledger.tables import guards
 
-            for sql in _guards(True):
+            for sql in guards(True):
                 if "entry_no_update" in sql or "entry_no_delete" in sql:
                     store.execute(connection, sql)
         elif drop_guards:

@@ -11,18 +11,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import LedgerError, ParameterError, RefusedError
-from confide.ledger import chain
 from confide.ledger.budget import Budget, Spending, left
 from confide.ledger.handle import CounterPlace, Handle
 from confide.ledger.names import name_of, secret_of, split_handle
 from confide.ledger.pricing import Pricer
-from confide.ledger.records import AccountState, Preview, Request, Reservation, Verification
+from confide.ledger.records import AccountState, Preview, Request, Reservation, Update, Verification
 from confide.privacy.adjacency import Adjacency
 from confide.privacy.exact import Amount, exact
 from confide.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from confide.ledger.operations import Charge
     from confide.ledger.session import Operation
 
 
@@ -203,22 +201,23 @@ class Ledger(Handle):
         return self._spend(Request(guarantee, analyst, label, key, secret, accept, version), settle=True)
 
     def charge_many(
-        self, requests: Iterable[Request], *, settle: bool = True
-    ) -> list[Reservation | RefusedError]:
+        self, requests: Iterable[Request | Update], *, settle: bool = True
+    ) -> list[Reservation | LedgerError]:
         """Charge many requests in one durable transaction (group commit).
 
-        Each is accepted or refused by itself, in order, as if asked one by one.
+        Each is accepted or refused by itself, in order, as if asked one by one. An `Update` among them moves
+        the secret state of a settled reservation on in the same transaction (a sparse-vector epoch, say).
 
         Parameters
         ----------
-        requests : iterable of Request
+        requests : iterable of Request or Update
             Thousands at most: other writers wait meanwhile.
         settle : bool
             False: as `reserve` rather than `charge`.
 
         Returns
         -------
-        list of Reservation or RefusedError
+        list of Reservation or LedgerError
             One a request; a refusal is returned, not raised.
 
         Raises
@@ -226,72 +225,39 @@ class Ledger(Handle):
         LedgerError
             If the store fails: then none is charged, or their outcome is unknown; no answer may leave.
         """
+        from confide.ledger.operations import operation_of, reservation_of
         from confide.ledger.session import run_all
 
         row = self._load()
-        asked: list[tuple[Request, Charge | RefusedError]] = []
+        asked: list[tuple[Request | Update, Operation | LedgerError]] = []
         for request in requests:
             try:
-                asked.append((request, self._charge(request, settle)))
+                asked.append((request, operation_of(request, self._price, settle)))
             except RefusedError as error:
                 asked.append((request, error))
-        operations: list[Operation] = [item for _, item in asked if not isinstance(item, RefusedError)]
+        operations = [item for _, item in asked if not isinstance(item, LedgerError)]
         results = iter(run_all(self._store, row, self._directory, operations) if operations else ())
-        answer: list[Reservation | RefusedError] = []
+        answer: list[Reservation | LedgerError] = []
         for request, item in asked:
-            outcome = item if isinstance(item, RefusedError) else next(results)
-            if isinstance(outcome, RefusedError):
-                answer.append(outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                answer.append(self._reservation(request, *outcome))
+            outcome = item if isinstance(item, LedgerError) else next(results)
+            if not isinstance(outcome, LedgerError):
+                outcome = reservation_of(self._dataset_name, request, *outcome)
+            answer.append(outcome)
         return answer
 
     def _spend(self, request: Request, *, settle: bool) -> Reservation:
+        from confide.ledger.operations import operation_of, reservation_of
         from confide.ledger.session import run
 
-        charge = self._charge(request, settle)
-        outcome = run(self._store, self._load(), self._directory, charge)
-        return self._reservation(request, *outcome)
-
-    def _charge(self, request: Request, settle: bool) -> Charge:
-        from confide.ledger.operations import Charge
-
-        request.check()
-        return Charge(
-            self._price(request.guarantee, request.accept),
-            request.analyst,
-            request.label,
-            request.key,
-            request.version,
-            request.secret,
-            settle,
-        )
+        operation = operation_of(request, self._price, settle)
+        outcome = run(self._store, self._load(), self._directory, operation)
+        return reservation_of(self._dataset_name, request, *outcome)
 
     @property
     def _price(self) -> Pricer:
         if self._pricer is None:
             self._pricer = Pricer(self.budget, self._accept)
         return self._pricer
-
-    def _reservation(
-        self, request: Request, mark: chain.Mark, stored: dict[str, Any] | None, settled: bool
-    ) -> Reservation:
-        guarantee, version = request.guarantee, request.version
-        if stored is not None:
-            guarantee, version = Guarantee.from_dict(stored["guarantee"]), stored["version"]
-        return Reservation(
-            self._dataset_name,
-            *mark,
-            guarantee,
-            request.analyst,
-            request.label,
-            request.key,
-            version,
-            settled,
-            stored is not None,
-        )
 
     def settle(self, reservation: Reservation, secret: bytes | None = None) -> None:
         """Mark a reservation as done.

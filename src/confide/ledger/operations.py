@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from confide.errors import LedgerError, RefusedError
+from confide.errors import LedgerError, ParameterError, RefusedError
 from confide.ledger import chain
 from confide.ledger.budget import Vector, fits, refusal, text, unknown_analyst
 from confide.ledger.chain import Mark
 from confide.ledger.pricing import Price
+from confide.ledger.records import Request, Reservation, Update
 from confide.ledger.session import Account, Session
+from confide.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,7 @@ class Settle:
 
     def apply(self, session: Session) -> int:
         """Return the sequence number of the settling entry."""
-        found = session.entry("sequence", self.sequence)
-        if found is None or found[2] != self.hash or found[1]["kind"] not in chain.SPENDING:
-            raise LedgerError(
-                f"Dataset {session.dataset.name!r} holds no reservation {self.sequence} of that hash.",
-                "Settle the object that `reserve` returned, on the same ledger.",
-            )
+        found = _reserved(session, self.sequence, self.hash)
         mac = None
         if self.secret is not None:
             mac = chain.secret_mac(session.dataset.tag_key, self.sequence, self.secret)
@@ -114,6 +112,41 @@ class Settle:
             session.secrets.append((session.dataset.id, self.sequence, self.secret))
         fields = {"reservation": self.sequence, "secret": mac}
         return session.append(chain.SETTLED, fields, settles=self.sequence).sequence
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Replace the secret of a settled reservation: state that moves on under one charge."""
+
+    sequence: int
+    hash: str
+    secret: bytes
+
+    def apply(self, session: Session) -> tuple[Mark, dict[str, Any], bool]:
+        """Return (mark of the reservation, its fields, True)."""
+        found = _reserved(session, self.sequence, self.hash)
+        if found[1]["kind"] != chain.CHARGED and session.entry("settles", self.sequence) is None:
+            raise LedgerError(f"Reservation {self.sequence} is not settled.", "Settle it first.")
+        mac = chain.secret_mac(session.dataset.tag_key, self.sequence, self.secret)
+        session.append(chain.KEPT, {"of": self.sequence, "secret": mac})
+        place = (session.dataset.id, self.sequence)
+        session.secrets = [entry for entry in session.secrets if entry[:2] != place]
+        session.statements.append(
+            ("DELETE FROM confide_secret WHERE dataset_id = ? AND sequence = ?", place),
+        )
+        sql = "INSERT INTO confide_secret (dataset_id, sequence, secret) VALUES (?, ?, ?)"
+        session.statements.append((sql, (*place, self.secret)))
+        return Mark(self.sequence, self.hash), found[1], True
+
+
+def _reserved(session: Session, sequence: int, hash_: str) -> tuple[int, dict[str, Any], str]:
+    found = session.entry("sequence", sequence)
+    if found is None or found[2] != hash_ or found[1]["kind"] not in chain.SPENDING:
+        raise LedgerError(
+            f"Dataset {session.dataset.name!r} holds no reservation {sequence} of that hash.",
+            "Pass the object that `reserve` returned, on the same ledger.",
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -171,6 +204,47 @@ class Bind:
             )
         )
         return number
+
+
+def operation_of(request: Request | Update, price: Callable[..., Price], settle: bool) -> Charge | Keep:
+    """Return what `request` asks for, checked and priced before any store is touched."""
+    if isinstance(request, Update):
+        request.check()
+        return Keep(request.reservation.sequence, request.reservation.hash, request.secret)
+    request.check()
+    if request.secret is not None and not settle:
+        raise ParameterError("A request that is only reserved has a secret.", "Keep it with `settle`.")
+    return Charge(
+        price(request.guarantee, request.accept),
+        request.analyst,
+        request.label,
+        request.key,
+        request.version,
+        request.secret,
+        settle,
+    )
+
+
+def reservation_of(
+    dataset: str, request: Request | Update, mark: Mark, stored: dict[str, Any] | None, settled: bool
+) -> Reservation:
+    """Return the caller's record of what `Charge.apply` or `Keep.apply` returned."""
+    if isinstance(request, Update):
+        return replace(request.reservation, settled=True)
+    guarantee, version = request.guarantee, request.version
+    if stored is not None:
+        guarantee, version = Guarantee.from_dict(stored["guarantee"]), stored["version"]
+    return Reservation(
+        dataset,
+        *mark,
+        guarantee,
+        request.analyst,
+        request.label,
+        request.key,
+        version,
+        settled,
+        stored is not None,
+    )
 
 
 def _text(value: str | None) -> str:

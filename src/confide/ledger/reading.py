@@ -257,6 +257,10 @@ def verify(
             closed.add(settles)
             if fields["secret"] is not None:
                 macs[settles] = fields["secret"]
+        elif kind == chain.KEPT:
+            if fields["of"] not in closed:
+                raise _damage(dataset, number, "keeps state of nothing that was settled")
+            macs[fields["of"]] = fields["secret"]
         elif kind == chain.GRANTED:
             limits[fields["analyst"]] = tuple(parse(fields["limit"][name]) for name in budget.names)
         else:

@@ -81,6 +81,22 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Update:
+    """New secret state of a settled reservation, in a group of `Ledger.charge_many`."""
+
+    reservation: Reservation
+    secret: bytes
+
+    def check(self) -> None:
+        """Raise `ParameterError` where a field is outside its domain."""
+        if not isinstance(self.reservation, Reservation):
+            raise ParameterError(
+                f"The reservation is a {type(self.reservation).__name__}.", "Pass what `reserve` returned."
+            )
+        secret_of(self.secret)
+
+
+@dataclass(frozen=True)
 class Preview:
     """What a charge would do.
 

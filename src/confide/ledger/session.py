@@ -222,10 +222,18 @@ class _Job:
 def run_all(
     store: Store, dataset: Dataset, directory: Path | None, operations: Sequence[Operation]
 ) -> list[Any]:
-    """Apply `operations` in order in one durable transaction; return results, or the refusals themselves."""
+    """Apply `operations` in order in one durable transaction; return results, or the refusals themselves.
+
+    Raises
+    ------
+    LedgerError
+        If the transaction as a whole failed.
+    """
     jobs = [_Job(operation) for operation in operations]
     with store.lock:
-        _commit(store, dataset, directory, jobs)
+        failure = _commit(store, dataset, directory, jobs)
+    if failure is not None:
+        raise failure
     return [job.result if job.error is None else job.error for job in jobs]
 
 
@@ -247,7 +255,9 @@ def run(store: Store, dataset: Dataset, directory: Path | None, operation: Opera
     return job.result
 
 
-def _commit(store: Store, dataset: Dataset, directory: Path | None, jobs: Sequence[_Job]) -> None:
+def _commit(
+    store: Store, dataset: Dataset, directory: Path | None, jobs: Sequence[_Job]
+) -> ConfideError | None:
     try:
         with store.writing() as connection:
             session = Session(store, connection, dataset, directory)
@@ -264,13 +274,14 @@ def _commit(store: Store, dataset: Dataset, directory: Path | None, jobs: Sequen
             job.done = True
         if not isinstance(error, ConfideError):
             raise
-        return
+        return error
     mark = Mark(session.sequence, session.hash)
     store.marks[dataset.ledger_id] = mark
     if mark != session.start and session.counter is not None:
         session.counter.advance(mark)
     for job in jobs:
         job.done = True
+    return None
 
 
 def _unknown(store: Store, error: BaseException) -> LedgerError:

@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 from confide.errors import LedgerError, ParameterError, UnsupportedError
 from confide.ledger.chain import Mark
 from confide.ledger.counter import Counter
+from confide.ledger.tables import LAYOUT, guard_names, guards, tables
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, MetaData
+    from sqlalchemy import URL, Connection, Engine
 
-#: Layout of the tables; a store of another layout is refused.
-LAYOUT = 1
 PATIENCE_SECONDS = 60
 _ADVISORY_LOCK = 0x436F6E66696465  # "Confide": serialises creation of the tables on PostgreSQL
-_APPEND_ONLY = ("confide_entry", "confide_dataset")
 
 
 class Store:
@@ -255,7 +253,7 @@ class Store:
             if self._has_layout(connection):
                 return
             tables().create_all(connection)
-            for statement in _guards(self.sqlite):
+            for statement in guards(self.sqlite):
                 connection.exec_driver_sql(statement)
             self.execute(connection, "INSERT INTO confide_layout (layout) VALUES (?)", (LAYOUT,))
 
@@ -268,7 +266,7 @@ class Store:
             "('confide_entry'::regclass, 'confide_dataset'::regclass)"
         )
         found = {row[0] for row in self.rows(connection, names)}
-        return set(_guard_names(self.sqlite)) <= found
+        return set(guard_names(self.sqlite)) <= found
 
     def __repr__(self) -> str:
         return f"<Store {self.location}>"
@@ -351,115 +349,6 @@ def _durable_postgres(connection: Any, _record: Any) -> None:
         cursor.execute("SET synchronous_commit = 'on'")
         cursor.execute("SET lock_timeout = '60s'")
     connection.commit()
-
-
-def tables() -> MetaData:
-    """Return the tables; `confide_head`, `confide_account` and `confide_secret` alone ever change."""
-    from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
-
-    metadata = MetaData()
-
-    def dataset() -> Column:
-        return Column("dataset_id", Integer, primary_key=True, autoincrement=False)
-
-    Table("confide_layout", metadata, Column("layout", Integer, nullable=False))
-    Table(
-        "confide_dataset",
-        metadata,
-        Column("id", Integer, primary_key=True),
-        Column("name", Text, nullable=False, unique=True),
-        Column("ledger_id", Text, nullable=False),
-        Column("budget", Text, nullable=False),
-        Column("tag_key", LargeBinary, nullable=False),
-    )
-    Table(
-        "confide_head",
-        metadata,
-        dataset(),
-        Column("sequence", BigInteger, nullable=False),
-        Column("hash", Text, nullable=False),
-        Column("spent", Text, nullable=False),
-    )
-    entry = Table(
-        "confide_entry",
-        metadata,
-        dataset(),
-        Column("sequence", BigInteger, primary_key=True, autoincrement=False),
-        Column("kind", Text, nullable=False),
-        Column("request", Text),
-        Column("settles", BigInteger),
-        Column("body", Text, nullable=False),
-        Column("hash", Text, nullable=False),
-        sqlite_with_rowid=False,
-    )
-    for column in ("request", "settles"):
-        present = text(f"{column} IS NOT NULL")
-        Index(
-            f"confide_{column}",
-            entry.c.dataset_id,
-            entry.c[column],
-            unique=True,
-            sqlite_where=present,
-            postgresql_where=present,
-        )
-    Table(
-        "confide_account",
-        metadata,
-        dataset(),
-        Column("name", Text, primary_key=True),
-        Column("allowed", Text, nullable=False),
-        Column("spent", Text, nullable=False),
-        Column("key_hash", Text),
-    )
-    Table(
-        "confide_version",
-        metadata,
-        dataset(),
-        Column("version", Integer, primary_key=True, autoincrement=False),
-        Column("schema_digest", Text, nullable=False),
-        Column("tag", Text, nullable=False),
-    )
-    Table(
-        "confide_secret",
-        metadata,
-        dataset(),
-        Column("sequence", BigInteger, primary_key=True, autoincrement=False),
-        Column("secret", LargeBinary, nullable=False),
-    )
-    return metadata
-
-
-def _guard_names(sqlite: bool) -> list[str]:
-    if not sqlite:
-        return [f"{table}_guard" for table in _APPEND_ONLY]
-    names = [f"{table}_no_{verb}" for table in _APPEND_ONLY for verb in ("update", "delete")]
-    return [*names, "confide_entry_no_replace"]
-
-
-def _guards(sqlite: bool) -> list[str]:
-    message = "the ledger is append-only"
-    if not sqlite:
-        function = (
-            "CREATE OR REPLACE FUNCTION confide_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            f"$$ BEGIN RAISE EXCEPTION '{message}'; END $$"
-        )
-        return [function] + [
-            f"CREATE TRIGGER {table}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
-            "FOR EACH STATEMENT EXECUTE FUNCTION confide_refuse()"
-            for table in _APPEND_ONLY
-        ]
-    abort = f"BEGIN SELECT RAISE(ABORT, '{message}'); END"
-    changes = [
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} {abort}"
-        for table in _APPEND_ONLY
-        for verb in ("update", "delete")
-    ]
-    # INSERT OR REPLACE removes rows without asking the delete trigger of a connection that is not ours.
-    return [
-        *changes,
-        "CREATE TRIGGER confide_entry_no_replace BEFORE INSERT ON confide_entry WHEN EXISTS (SELECT 1 FROM "
-        f"confide_entry WHERE dataset_id = NEW.dataset_id AND sequence >= NEW.sequence) {abort}",
-    ]
 
 
 _STORES: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
