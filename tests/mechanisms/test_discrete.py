@@ -203,6 +203,16 @@ def test_acceptance_agrees_with_exact_arithmetic(fake) -> None:
             assert sign == (0 if not accepted or (negative and g == 0) else (-1 if negative else 1))
 
 
+def test_minus_zero_is_rejected_on_the_exact_path_too(fake) -> None:
+    thresholds = geometric(Fraction(2)).thresholds[0]
+    low, _ = exp_minus(Fraction(1, 8), 63)  # sigma = 1, t = 2, g = 0: the word ties, and zeros follow
+    one = (int(thresholds[0]) + int(thresholds[1])) // 2
+    words = [0, low << 1 | 1, one, 0, *[0] * 126]
+    assert discrete_gaussian(1, 1, stream=fake(words)).tolist() == [1]
+    plus_zero = [0, low << 1, one, 0, *[0] * 126]
+    assert discrete_gaussian(1, 1, stream=fake(plus_zero)).tolist() == [0]
+
+
 def test_doubtful_acceptances_are_few_but_found() -> None:
     """A word equal to the computed probability lies inside the band, whatever the rounding."""
     from confide.mechanisms.discrete import _fixed_point

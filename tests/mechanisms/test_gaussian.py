@@ -59,14 +59,17 @@ def test_moments() -> None:
 @pytest.mark.parametrize("ratio", [Fraction(1, 7), Fraction(1000, 3), Fraction(2**30), Fraction(2**41)])
 def test_every_draw_is_the_correct_rounding(ratio: Fraction, fake) -> None:
     """Against exact arithmetic on the same bits, without the table."""
-    n = 400
+    n = 1024
     words = seeded_stream(3).bits(n).tolist()
+    for i, zeros in enumerate(range(9, 32, 2)):  # leading zeros, refilled from the spare words
+        words[50 * i] = words[50 * i] >> zeros | 1 << (63 - zeros)
     rest = seeded_stream(4)
     draws = rounded_gaussian(ratio, 1, n, stream=fake(words, then=rest))
     spare = seeded_stream(4).bits(n // 128 + 8).tolist()
     for word, draw in zip(words, draws.tolist(), strict=True):
         prefix, bits = word >> 1, 63
         zeros = 63 - prefix.bit_length()
+        assert zeros < 32
         if zeros >= 8:
             prefix, bits = prefix << zeros | spare.pop(0) >> (64 - zeros), 63 + zeros
         magnitude = exact_magnitude(ratio, LazyUniform(prefix, bits, seeded_stream(5)))
