@@ -29,6 +29,7 @@ class Failure(Enum):
     )
     LEDGER = ("ledger", 5, "The ledger's store is missing, damaged or was rolled back.")
     CALIBRATION = ("calibration", 6, "No noise level with the requested guarantee could be computed.")
+    ENTROPY = ("entropy", 7, "The source of random bits is broken; nothing may be released.")
     UNSUPPORTED = ("unsupported", 2, "The requested combination is not supported.")
 
     def __init__(self, code: str, exit_status: int, prose: str) -> None:

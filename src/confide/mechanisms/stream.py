@@ -24,7 +24,7 @@ Words = NDArray[np.uint64]
 class EntropyError(ConfideError, RuntimeError):
     """The stream of bits is broken: it repeats itself in a way that has probability below 2^-2000."""
 
-    failure = Failure.UNSUPPORTED
+    failure = Failure.ENTROPY
 
 
 def broken_stream() -> EntropyError:

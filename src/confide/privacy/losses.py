@@ -374,5 +374,5 @@ def _sampled_renyi(probability: float, multiplier: float, orders: tuple[float, .
         terms += (k * k - k) / (2.0 * multiplier * multiplier)
         # Errors of the log-binomials, a few ulp of log(order!), are added before the division.
         slack = 8e-16 * (float(gammaln(order + 1.0)) + 1.0)
-        values[index] = max(0.0, float(logsumexp(terms)) + slack) / (order - 1.0)
+        values[index] = max(0.0, float(np.asarray(logsumexp(terms))) + slack) / (order - 1.0)
     return values
