@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from confide.ledger import Ledger
+from confide.ledger.store import close_all
 from confide.privacy.event import Event
 from confide.privacy.guarantee import Guarantee
 
@@ -26,6 +27,7 @@ def postgres_url():
         pytest.skip(reason)
     with postgres.cluster() as url:
         yield url
+        close_all()
 
 
 @pytest.fixture(autouse=True)

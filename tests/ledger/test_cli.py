@@ -53,6 +53,20 @@ def test_from_create_to_export(handle, guarantee, tmp_path):
     assert json.loads(target.read_text()) == json.loads(call("export", "--ledger", handle))
 
 
+def test_a_long_list_is_cut_for_people_and_whole_for_machines(handle, guarantee):
+    create(handle)
+    ledger = Ledger.from_handle(handle)
+    charge = guarantee("0.001")
+    for i in range(60):
+        ledger.reserve(charge, label=f"label-{i}.")
+    text = call("show", "--ledger", handle)
+    assert "label-10." in text
+    assert "label-9." not in text
+    assert "and 10 earlier" in text
+    assert "label-9." in call("show", "--ledger", handle, "--all")
+    assert len(json.loads(call("show", "--ledger", handle, "--json"))["charges"]) == 60
+
+
 def test_creating_twice_is_harmless_and_with_other_terms_refused(handle):
     create(handle)
     create(handle)

@@ -74,6 +74,13 @@ def test_an_event_without_a_zcdp_cost_is_refused(ledger, guarantee):
     assert ledger.export() == before
 
 
+def test_an_event_that_claims_to_cost_nothing_is_refused(ledger, guarantee):
+    with pytest.raises(ParameterError, match="costs nothing"):
+        ledger.reserve(guarantee(0.5, event=Event.sequence([])))
+    ledger.reserve(guarantee(0, event=Event.sequence([])))
+    assert ledger.total().rho == 0
+
+
 def test_accounts_are_converted_too(ledger, guarantee):
     account = ledger.grant("ann", 0.5, "1e-6")
     assert account.limit.rho == zcdp_budget("0.5", "1e-6")

@@ -16,6 +16,9 @@ from confide.errors import ConfideError
 if TYPE_CHECKING:
     from confide.ledger import Ledger
 
+#: Charges that a table for people lists; JSON and exports hold all.
+LISTED = 50
+
 app = typer.Typer(
     help="Budgets of datasets: what may be spent, what was, and by whom.",
     no_args_is_help=True,
@@ -80,6 +83,9 @@ def show(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check hash chain, balances, secrets, guards and counter.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"List all charges, not only the last {LISTED}.")
+    ] = False,
     counter: _Counter = None,
     as_json: _Json = False,
 ) -> None:
@@ -87,7 +93,8 @@ def show(
     with _reporting(as_json):
         opened = _open(ledger, counter)
         verified = opened.verify() if verify else None
-        _print_state(opened, as_json, verified=None if verified is None else verified.entries)
+        entries = None if verified is None else verified.entries
+        _print_state(opened, as_json, verified=entries, listed=None if everything else LISTED)
 
 
 @app.command()
@@ -150,7 +157,7 @@ def _fail(error: ConfideError, as_json: bool) -> NoReturn:
     raise typer.Exit(error.failure.exit_status)
 
 
-def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None) -> None:
+def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed: int | None = LISTED) -> None:
     state = ledger.show()
     if as_json:
         typer.echo(json.dumps({**state, "verified": verified is not None}))
@@ -179,7 +186,7 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None) -> None
         parts = list(budget.names)
         charges = Table("#", "time", "what", "mechanism", "analyst", *parts, title="Charges")
         charges.add_column("status", no_wrap=True)
-        for charge in state["charges"]:
+        for charge in state["charges"][-listed:] if listed else state["charges"]:
             charges.add_row(
                 str(charge["sequence"]),
                 charge["time"][:19].replace("T", " "),
@@ -190,6 +197,8 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None) -> None
                 charge["status"] if charge["status"] == "settled" else f"[yellow]{charge['status']}[/]",
             )
         console.print(charges)
+        if listed and len(state["charges"]) > listed:
+            console.print(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
     for version in state["versions"]:
         console.print(f"Version {version['version']} of the data since {version['time']}.")
     console.print(f"{state['entries']} entries; last hash {state['head'][:16]}.")

@@ -11,6 +11,7 @@ from confide.ledger import chain
 from confide.ledger.budget import Budget, Quantity, Vector, amount, text
 from confide.ledger.names import accept_of
 from confide.privacy.adjacency import Adjacency
+from confide.privacy.exact import show
 from confide.privacy.guarantee import NONPRIVATE, SEEDED, UNRECORDED, Guarantee
 
 #: Assumptions that no owner can accept: such a release has no guarantee to record.
@@ -143,6 +144,12 @@ def _zcdp(guarantee: Guarantee, budget: Budget) -> Quantity:
             )
         return math.inf
     cost = amount(rho, "rho")
+    if cost == 0 and guarantee.epsilon > 0:
+        raise ParameterError(
+            f"The event {guarantee.event.mechanism!r} costs nothing, its guarantee states epsilon = "
+            f"{show(guarantee.epsilon)}.",
+            "Describe what was run: a zCDP ledger charges the event.",
+        )
     if guarantee.adjacency.implies(budget.adjacency):
         return cost
     if guarantee.adjacency is Adjacency.ADD_REMOVE_ONE:
