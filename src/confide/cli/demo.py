@@ -16,6 +16,7 @@ from confide.errors import BudgetError, LedgerError, ParameterError
 
 if TYPE_CHECKING:
     from confide.ledger import Ledger
+    from confide.report.measured import Error, Share
     from confide.schema import Table
     from confide.training import TrainingResult
 
@@ -25,8 +26,8 @@ DELTA = "1e-6"
 HELD_OUT = 0.2
 TEST_DECLARED_BY = "the Confide developers, for this demonstration"
 TEST_REASON = (
-    "The wage table is a public-domain extract of a public survey. Which rows are held out follows from the "
-    "row number alone."
+    "The wage table is a public-domain extract of a public survey. Which rows are held out follows from "
+    "the row number alone."
 )
 REFERENCE_REASON = "We can show it because the table is in the public domain; on a real table nobody could."
 SPLIT_RULE = "row number times 2654435761, modulo 2^32, below a fifth of 2^32"
@@ -71,8 +72,9 @@ class Row:
 
     fit: TrainingResult
     mean: TrainingResult
-    error: float
-    mean_error: float
+    error: Error
+    mean_error: Error
+    reference_error: Error
 
     @property
     def epsilon(self) -> Fraction:
@@ -84,6 +86,19 @@ class Row:
     def noise(self) -> float:
         """Mean squared error that the noise is predicted to add, from public quantities."""
         return self.fit.noise_error(float(self.epsilon)) ** 2
+
+    @property
+    def kept(self) -> Share | None:
+        """Share of the non-private gain over the private mean, measured."""
+        from confide.report.measured import share_kept
+
+        return share_kept(self.error, self.mean_error, self.reference_error)
+
+    @property
+    def expected(self) -> float:
+        """The same share, if noise adds exactly what is predicted."""
+        gain = self.mean_error.squared - self.reference_error.squared
+        return 1 - self.noise / gain if gain > 0 else math.nan
 
 
 def run_demo(
@@ -118,7 +133,7 @@ def run_demo(
     from confide.data import cps1988
     from confide.privacy import exact, show
     from confide.report import PublicTest, summary, write_report
-    from confide.report.measured import measure, share_kept
+    from confide.report.measured import measure
     from confide.schema import Schema, Table
     from confide.training import train
 
@@ -140,10 +155,9 @@ def run_demo(
     training, test = whole.take(~held_out), whole.take(held_out)
     console.print(
         f"[bold]2. Split.[/] {training.n_rows:,} rows to learn from; {test.n_rows:,} held out by a public "
-        f"rule "
-        f"({SPLIT_RULE}). We [bold]declare the labels of the held-out rows public for this "
-        f"demonstration[/]: they "
-        "measure errors, and are not charged. On your data, leave this out, or declare only what is public.\n"
+        f"rule ({SPLIT_RULE}). We [bold]declare the labels of the held-out rows public for this "
+        "demonstration[/]: they measure errors, and are not charged. On your data, leave this out, or "
+        "declare only what is public.\n"
     )
     # The mean is a fit without columns: the same front door, the same exact noise, a charge of its own.
     label_only = Schema(columns=(label,), name=schema.name, declared_by=schema.declared_by)
@@ -155,6 +169,9 @@ def run_demo(
         book.grant("modeller", budget[0] / 2, budget[1] / 2)
         book.grant("baseline", budget[0] / 2, budget[1] / 2)
     _print_ledger(console, book, place, budget, len(amounts))
+
+    reference = train(training, epsilon=math.inf, delta=delta, nonprivate=True)
+    reference_error = measure(reference, test)
 
     chosen = min(amounts, key=lambda e: (abs(math.log(e)), e))
     before: dict[str, Any] | None = None
@@ -176,11 +193,9 @@ def run_demo(
             before = book.show()
         fit = release(training, "modeller", "wage model", 2 * number)
         mean = release(mean_table, "baseline", "mean wage", 2 * number + 1)
-        rows.append(Row(fit, mean, measure(fit, test).squared, measure(mean, test).squared))
-    reference = train(training, epsilon=math.inf, delta=delta, nonprivate=True)
-    reference_error = measure(reference, test).squared
+        rows.append(Row(fit, mean, measure(fit, test), measure(mean, test), reference_error))
 
-    _print_rows(console, rows, reference_error, chosen)
+    _print_rows(console, rows, chosen)
     refusal = None if book is None else refuse(book, training, amounts[0], delta, train)
     if refusal is not None:
         console.print(
@@ -218,15 +233,16 @@ def run_demo(
         "delta": delta,
         "declared_by": schema.declared_by,
         "test_labels_declared_public_by": TEST_DECLARED_BY,
-        "nonprivate_mse": reference_error,
+        "nonprivate_mse": reference_error.squared,
         "results": [
             {
                 "epsilon": show(row.epsilon),
-                "mse": row.error,
-                "private_mean_mse": row.mean_error,
+                "mse": row.error.squared,
+                "private_mean_mse": row.mean_error.squared,
                 "predicted_noise_mse": row.noise,
-                "share_kept": share_kept(row.error, row.mean_error, reference_error),
-                "share_expected": share_kept(reference_error + row.noise, row.mean_error, reference_error),
+                "share_kept": None if row.kept is None else row.kept.value,
+                "share_kept_standard_error": None if row.kept is None else row.kept.deviation,
+                "share_expected": row.expected,
                 "assumptions": list(row.fit.guarantee.assumptions),
             }
             for row in rows
@@ -329,10 +345,10 @@ def _print_schema(console: Any, schema: Any) -> None:
     from rich.table import Table
 
     console.print(
-        "[bold]1. What is public, by our assumption.[/] The wage table of the March 1988 Current Population "
-        "Survey: 28,155 men. That the columns marked public are public is an [bold]assumption[/], declared "
-        "by "
-        f"{_escape(schema.declared_by)}. Bounds and categories come from the schema, never from the data."
+        "[bold]1. What is public, by our assumption.[/] The wage table of the March 1988 Current "
+        "Population Survey: 28,155 men. That the columns marked public are public is an "
+        f"[bold]assumption[/], declared by {_escape(schema.declared_by)}. Bounds and categories come from "
+        "the schema, never from the data."
     )
     grid = Table("column", "role", "declared bounds or categories", "unit")
     for column in schema.columns:
@@ -349,58 +365,43 @@ def _print_ledger(
 
     if book is None:
         console.print(
-            "[bold]3. No ledger.[/] [red]--seed makes the noise repeatable: these results are NOT private, "
-            "and no "
-            "ledger records them.[/]\n"
+            "[bold]3. No ledger.[/] [red]--seed makes the noise repeatable: these results are NOT "
+            "private, and no ledger records them.[/]\n"
         )
         return
     console.print(
-        f"[bold]3. A ledger,[/] durable and exact: [bold]{_escape(place)}[/]\n"
-        f"   budget epsilon = {show(budget[0])}, delta = {show(budget[1])}, neighbours differ in one row's "
-        f"wage. "
-        f"It covers {count} fits, and {count} releases of the mean wage that the fits are compared with, "
-        f"each at "
-        "its own epsilon and charged like any other. Comparing all of them is what makes this so much; a "
-        "real "
+        f"[bold]3. A ledger,[/] durable and exact: [bold]{_escape(place)}[/]\n   budget epsilon = "
+        f"{show(budget[0])}, delta = {show(budget[1])}, neighbours differ in one row's wage. It covers "
+        f"{count} fits, and {count} releases of the mean wage that the fits are compared with, each at its "
+        "own epsilon and charged like any other. Comparing all of them is what makes this so much; a real "
         "project would pick one epsilon. Each run of the demonstration opens a fresh account, which is "
-        "fine for "
-        "a public-domain table and would defeat the purpose on yours.\n"
+        "fine for a public-domain table and would defeat the purpose on yours.\n"
     )
 
 
-def _print_rows(console: Any, rows: list[Row], reference: float, chosen: Fraction) -> None:
+def _print_rows(console: Any, rows: list[Row], chosen: Fraction) -> None:
     from rich.table import Table
 
     from confide.privacy import show
-    from confide.report.measured import share_kept
 
     console.print(
         "[bold]4. What epsilon buys.[/] Mean squared error of the log weekly wage on the held-out rows. "
-        "Every row "
-        "is one run with its own noise; beside it stands what the noise was predicted to add, from public "
-        "quantities, and the share of the non-private gain that this predicts."
+        "Every row is one run with its own noise; beside it stands what the noise was predicted to add, "
+        "from public quantities, and the share of the non-private gain that this predicts."
     )
     grid = Table()
-    heads = (
-        "epsilon",
-        "fit",
-        "of it noise,\npredicted",
-        "private\nmean",
-        "not\nprivate*",
-        "gain kept",
-        "predicted",
-    )
-    for head in heads:
-        grid.add_column(head, justify="right")
+    heads = ("epsilon", "fit", "noise,\npredicted", "private\nmean", "not\nprivate*", "gain kept")
+    for head in (*heads, "gain,\npredicted"):
+        grid.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         cells = (
             show(row.epsilon),
-            f"{row.error:.4f}",
+            f"{row.error.squared:.4f}",
             f"{row.noise:.5f}",
-            f"{row.mean_error:.4f}",
-            f"{reference:.4f}",
-            _percent(share_kept(row.error, row.mean_error, reference)),
-            _percent(share_kept(reference + row.noise, row.mean_error, reference)),
+            f"{row.mean_error.squared:.4f}",
+            f"{row.reference_error.squared:.4f}",
+            str(row.kept or "-"),
+            f"{100 * row.expected:.1f} %",
         )
         grid.add_row(*cells, style="bold" if row.epsilon == chosen else None)
     console.print(grid)
@@ -408,9 +409,7 @@ def _print_rows(console: Any, rows: list[Row], reference: float, chosen: Fractio
         "* not private, for comparison only: it needs the true labels. " + REFERENCE_REASON, style="dim"
     )
     console.print(
-        "Gain kept: (mean - fit) / (mean - not private). A noisy fit can pass 100 % by luck.\n", style="dim"
+        "Gain kept: (mean - fit) / (mean - not private), ± its standard error over the held-out rows. It "
+        "can pass 100 %: the private fit weighs rows differently, and the held-out rows are a sample.\n",
+        style="dim",
     )
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"

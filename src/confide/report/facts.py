@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from confide.errors import ParameterError
 from confide.privacy import exact, show
 from confide.report import words
-from confide.report.measured import PublicTest, measure, share_kept
+from confide.report.measured import Error, PublicTest, Share, measure, share_kept
 
 if TYPE_CHECKING:
     from confide.training import TrainingResult
@@ -78,6 +78,7 @@ class Point:
     error: float
     deviation: float
     noise: float
+    kept: Share | None
     chosen: bool
 
 
@@ -95,7 +96,7 @@ class Measured:
     baseline_sentence: str
     reference: float | None
     reference_reason: str
-    kept: float | None
+    kept: Share | None
 
 
 @dataclass(frozen=True)
@@ -325,6 +326,12 @@ def _effects(
 
 def _measured(result: TrainingResult, test: PublicTest) -> Measured:
     own = measure(result, test.table)
+    baseline = None if test.baseline is None else measure(test.baseline, test.table)
+    reference = None if test.reference is None else measure(test.reference, test.table)
+
+    def kept(error: Error) -> Share | None:
+        return None if baseline is None or reference is None else share_kept(error, baseline, reference)
+
     points = []
     for release in sorted({id(r): r for r in (*test.others, result)}.values(), key=_order):
         epsilon = release.guarantee.epsilon
@@ -332,12 +339,11 @@ def _measured(result: TrainingResult, test: PublicTest) -> Measured:
             error = measure(release, test.table)
             noise = release.noise_error(float(epsilon))
             chosen = release is result
-            points.append(Point(show(epsilon), float(epsilon), error.squared, error.deviation, noise, chosen))
-    baseline = None if test.baseline is None else test.error(test.baseline).squared
-    reference = None if test.reference is None else test.error(test.reference).squared
-    kept = None
-    if baseline is not None and reference is not None:
-        kept = share_kept(own.squared, baseline, reference)
+            points.append(
+                Point(
+                    show(epsilon), float(epsilon), error.squared, error.deviation, noise, kept(error), chosen
+                )
+            )
     sentence = "" if test.baseline is None else str(test.baseline.guarantee)
     return Measured(
         test.declared_by,
@@ -346,11 +352,11 @@ def _measured(result: TrainingResult, test: PublicTest) -> Measured:
         tuple(points),
         own.squared,
         own.deviation,
-        baseline,
+        None if baseline is None else baseline.squared,
         sentence,
-        reference,
+        None if reference is None else reference.squared,
         test.reference_reason,
-        kept,
+        kept(own),
     )
 
 

@@ -31,7 +31,7 @@ COLOURS = {
 }
 #: Width of every picture in its own units: a phone's column, so that 12-unit text stays readable there.
 WIDTH = 400
-_FONT = 12.5
+_FONT = 13.5
 #: Effects drawn; the rest are in the table.
 MOST_EFFECTS = 20
 _LONGEST_NAME = 44
@@ -149,10 +149,11 @@ def price_figure(facts: Facts) -> Safe:
     bottom = min(p.noise for p in prices) / 2
     top = max(max(p.noise for p in prices), facts.residual) * 2
     alt = (
-        f"Error from privacy noise against epsilon, both on log axes: it falls from "
-        f"{number(prices[0].noise)} at epsilon {prices[0].epsilon} to {number(prices[-1].noise)} at epsilon "
-        f"{prices[-1].epsilon}; at the chosen epsilon {chosen.epsilon} it is {number(chosen.noise)}. "
-        f"The spread of the label about the fit is {number(facts.residual)} whatever epsilon is."
+        "Error from privacy noise against epsilon, both on log axes: it falls from "
+        f"{number(prices[0].noise)} at epsilon {prices[0].epsilon} to {number(prices[-1].noise)} at "
+        f"epsilon {prices[-1].epsilon}; at the chosen epsilon {chosen.epsilon} it is "
+        f"{number(chosen.noise)}. The spread of the label about the fit is {number(facts.residual)} "
+        "whatever epsilon is."
     )
 
     def paint(axes: Any) -> None:
@@ -192,7 +193,7 @@ def price_figure(facts: Facts) -> Safe:
     return _draw("price", alt, 290, paint, margins=(52, 12, 46, 10))
 
 
-def measured_figure(measured: Measured, residual: float) -> Safe:
+def measured_figure(measured: Measured) -> Safe:
     """Draw measured test errors against epsilon, with the private mean and the fit without privacy."""
     points = measured.points
     roots = [math.sqrt(p.error) for p in points]
@@ -204,10 +205,12 @@ def measured_figure(measured: Measured, residual: float) -> Safe:
         )
         if value is not None
     ]
-    predicted = [math.sqrt(residual**2 + p.noise**2) for p in points]
+    # The line: noise as predicted on top of the fit without privacy, or else of the least noisy point.
+    floor = points[-1].error - points[-1].noise ** 2 if measured.reference is None else measured.reference
+    predicted = [math.sqrt(max(floor + p.noise**2, 0.0)) for p in points]
     every = roots + predicted + [level for _, level, _, _ in levels]
     pad = max(0.16 * (max(every) - min(every)), 0.02 * max(every))
-    low, high = max(min(every) - 1.4 * pad, 0.0), max(every) + 1.4 * pad
+    low, high = max(min(every) - 1.7 * pad, 0.0), max(every) + 1.4 * pad
     lowest, highest = points[0].amount / 1.6, points[-1].amount * 1.6
     chosen = next((i for i, p in enumerate(points) if p.chosen), None)
     alt = "Measured root-mean-square test error against epsilon on a log axis: " + "; ".join(
@@ -223,9 +226,9 @@ def measured_figure(measured: Measured, residual: float) -> Safe:
         axes.grid(True, axis="y", linewidth=0.8)
         for name, level, style, colour in levels:
             axes.axhline(level, color=COLOURS[colour], linewidth=1.6, linestyle=style)
-            above = level > min(roots)
+            above = name != "without privacy"
             text = f"{name}: {number(level)}"
-            _note(axes, highest, level, text, colour, dx=-4, dy=5 if above else -16, ha="right")
+            _note(axes, highest, level, text, colour, dx=-4, dy=5 if above else -17, ha="right")
         if len(points) > 1:
             axes.plot(
                 [p.amount for p in points], predicted, color=COLOURS["accent"], linewidth=1.8, alpha=0.75
@@ -282,6 +285,7 @@ def spectrum_figure(facts: Facts) -> Safe:
         else:
             axes.set_ylim(0, values[0] * 1.15)
         if count <= 30 and not wide:
+            axes.set_axisbelow(True)
             axes.bar(index, values, width=0.62, color=COLOURS["accent"])
         else:
             marker = "o" if count <= 60 else ""
@@ -309,18 +313,18 @@ def effects_figure(effects: tuple[Effect, ...]) -> Safe:
         axes.set_xlim(low - room, high + room)
         axes.set_ylim(-len(shown) + 0.35, 0.65)
         axes.grid(True, axis="x", linewidth=0.8)
-        axes.axvline(0, color=COLOURS["muted"], linewidth=1.2)
         for row, effect in enumerate(shown):
             y = -row
+            axes.plot([0, 0], [y - 0.22, y + 0.22], color=COLOURS["muted"], linewidth=1.4)
             thin = [effect.unbiased - 2 * effect.standard, effect.unbiased + 2 * effect.standard]
             thick = [effect.unbiased - 2 * effect.noise, effect.unbiased + 2 * effect.noise]
-            axes.plot(thin, [y, y], color=COLOURS["second"], linewidth=1.6, solid_capstyle="butt")
-            axes.plot(thick, [y, y], color=COLOURS["accent"], linewidth=6, solid_capstyle="butt")
+            axes.plot(thin, [y, y], color=COLOURS["second"], linewidth=2.4, solid_capstyle="butt")
+            axes.plot(thick, [y, y], color=COLOURS["accent"], linewidth=9, solid_capstyle="butt")
             axes.plot(
                 [effect.value],
                 [y],
                 marker="o",
-                markersize=7,
+                markersize=6,
                 color=COLOURS["ink"],
                 markeredgecolor=COLOURS["paper"],
             )
@@ -334,6 +338,7 @@ def effects_figure(effects: tuple[Effect, ...]) -> Safe:
                 textcoords="offset points",
                 color=COLOURS["ink"],
                 parse_math=False,
+                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1.5},
             )
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

@@ -112,19 +112,19 @@ def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
         parts += [
             tag(
                 "p",
-                "That the noise is large enough for this epsilon and delta, by a second way: the smallest "
-                "noise "
-                f"multiplier they allow, to compare with {facts.noise_multiplier!r}:",
+                "That the noise is large enough for this epsilon and delta, without Confide: the "
+                "condition of Balle and Wang (2018, theorem 8) on the noise multiplier s, which must "
+                "print True:",
             ),
             _commands(
-                'python -c "from fractions import Fraction as F; from confide.privacy import gaussian_sigma; '
-                f"print(gaussian_sigma(F('{guarantee['epsilon']}'), F('{guarantee['delta']}'), 1.0))\""
+                'python -c "from math import exp; from scipy.stats import norm; '
+                f"s, e, d = {facts.noise_multiplier!r}, {guarantee['epsilon']}, {guarantee['delta']}; "
+                'print(norm.cdf(.5/s - e*s) - exp(e)*norm.cdf(-.5/s - e*s) <= d*(1 + 1e-9))"'
             ),
             tag(
                 "p",
-                "To repeat the fit: a new release with fresh noise and a charge of its own. It will differ "
-                "by about "
-                "the error bars above, and that is the point. ",
+                "To repeat the fit: a new release with fresh noise and a charge of its own. It will "
+                "differ by about the error bars above, and that is the point. ",
             ),
             _commands(f"confide.train(confide.Table.read(FILE, SCHEMA), {amounts}, ledger=LEDGER)"),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,10 +77,11 @@ class PublicTest:
 
 @dataclass(frozen=True)
 class Error:
-    """Mean squared error on test rows, and the standard error of that mean over rows."""
+    """Mean squared error on test rows, the standard error of that mean over rows, and each row's square."""
 
     squared: float
     deviation: float
+    squares: npt.NDArray[np.float64] = field(repr=False, compare=False)
 
     @property
     def root(self) -> float:
@@ -99,13 +100,34 @@ def measure(result: TrainingResult, table: Any) -> Error:
     predicted = model.predict(table) if model.names else min(max(model.intercept, low), high)
     squares = (np.asarray(table.label, dtype=np.float64) - predicted) ** 2
     spread = float(np.std(squares)) / math.sqrt(max(squares.size, 1))
-    return Error(float(np.mean(squares)), spread)
+    return Error(float(np.mean(squares)), spread, squares)
 
 
-def share_kept(private: float, baseline: float, reference: float) -> float | None:
+@dataclass(frozen=True)
+class Share:
+    """A share of the non-private gain, and its standard error over test rows (paired, delta method)."""
+
+    value: float
+    deviation: float
+
+    @property
+    def cell(self) -> str:
+        """In per cent, for a table whose head says so."""
+        return f"{100 * self.value:.1f} ± {100 * self.deviation:.1f}"
+
+    def __str__(self) -> str:
+        return f"{self.cell}\u00a0%"
+
+
+def share_kept(private: Error, baseline: Error, reference: Error) -> Share | None:
     """Return the share of the non-private gain over the baseline that a private model keeps.
 
-    (baseline - private) / (baseline - reference) in mean squared errors; None where there is no gain.
+    (baseline - private) / (baseline - reference) in mean squared errors on the same test rows; None where
+    there is no gain. It can pass 1: the two fits weigh rows differently, and the test rows are a sample.
     """
-    gain = baseline - reference
-    return (baseline - private) / gain if gain > 0 else None
+    gain = baseline.squared - reference.squared
+    if not gain > 0:
+        return None
+    share = (baseline.squared - private.squared) / gain
+    rest = (baseline.squares - private.squares) - share * (baseline.squares - reference.squares)
+    return Share(share, float(np.std(rest)) / (gain * math.sqrt(rest.size)))

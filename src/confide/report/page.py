@@ -83,7 +83,7 @@ def _banner(facts: Facts) -> list[Safe]:
 
 def _claim(facts: Facts) -> Safe:
     guarantee = facts.guarantee
-    conditions = "unconditional" if not guarantee["assumptions"] else listing(guarantee["assumptions"])
+    conditions = "none" if not guarantee["assumptions"] else listing(guarantee["assumptions"])
     line = join(
         tag("strong", "In technical terms: "),
         facts.sentence,
@@ -111,8 +111,8 @@ def _tiles(facts: Facts) -> Safe:
     measured = facts.measured
     if measured is not None:
         if measured.kept is not None:
-            small = "over predicting the private mean, on public test rows"
-            tiles.append(("gain kept of a fit without privacy", percent(measured.kept), small))
+            small = "over predicting the private mean; measured on public test rows"
+            tiles.append(("gain kept of a fit without privacy", str(measured.kept), small))
         else:
             small = f"root-mean-square, on {measured.rows:,} public test rows"
             tiles.append(("test error", number(math.sqrt(measured.error)), small))
@@ -137,8 +137,7 @@ def _columns(facts: Facts) -> tuple[str, str, Safe] | None:
     if not facts.columns:
         text = (
             "This model was fitted on arrays, without a schema: whoever called Confide said which columns "
-            "are "
-            "public, and gave the bounds of the label."
+            "are public, and gave the bounds of the label."
         )
         return "public", heading, tag("p", text)
     shown = facts.columns[:MOST_COLUMNS]
@@ -209,8 +208,8 @@ def _price(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         "p",
         "Less privacy buys less noise. The error below is what privacy noise alone adds to a typical "
         f"prediction (root-mean-square over the rows{unit}), before shrinkage. It follows from the public "
-        "columns and the declared bounds, so it was known before the secret column was read, and asking for "
-        "it costs nothing.",
+        "columns and the declared bounds, so it was known before the secret column was read, and asking "
+        "for it costs nothing.",
     )
     rows = []
     for price in facts.prices:
@@ -226,8 +225,7 @@ def _price(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     caption = (
         "Solid: error from privacy noise. Dashed: how far single labels lie from the fit anyway "
         "(estimated in the same release). Where the solid line is far below the dashed one, privacy is "
-        "cheap. "
-        "Computed for the design chosen at this model's epsilon."
+        "cheap. Computed for the design chosen at this model's epsilon."
     )
     if facts.void:
         caption += " This result itself is not private: the curve says what secret noise would cost."
@@ -244,8 +242,7 @@ def _measured(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         f"The labels of {measured.rows:,} held-out test rows were declared public by ",
         tag("strong", name(measured.declared_by)),
         f". {measured.reason} ".rstrip() + " They were not used in the fit. ",
-        "Each point is one run, noise included: what a user gets. The line is the prediction from released "
-        "values.",
+        "Each point is one run, noise included: what a user gets.",
     )
     reference = None
     if measured.reference is not None:
@@ -256,11 +253,10 @@ def _measured(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     pieces: list[object] = []
     if figure and measured.points:
         caption = (
-            "Root-mean-square test error of one run at each epsilon. Line: predicted from the released "
-            "spread "
-            "about the fit and the public noise error."
+            "Root-mean-square test error of one run at each epsilon (dots). Line: what is left without "
+            "noise, plus the noise predicted from public quantities."
         )
-        pieces.append(_figure(figures.measured_figure(measured, facts.residual), caption))
+        pieces.append(_figure(figures.measured_figure(measured), caption))
     pieces.append(_error_table(facts, measured))
     parts.append(tag("div", *pieces, class_="pair"))
     return "test", "Error on public test labels", join(*parts)
@@ -269,35 +265,25 @@ def _measured(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
 def _error_table(facts: Facts, measured: Measured) -> Safe:
     rows: list[tuple[object, ...]] = []
     if measured.baseline is not None:
-        rows.append(("private mean alone", number(measured.baseline, 4), "", ""))
+        rows.append(("private mean", number(measured.baseline, 4), "", ""))
     for p in measured.points:
         mark = " (this model)" if p.chosen else ""
         rows.append(
             (
-                f"epsilon {p.epsilon}{mark}",
+                f"epsilon\u00a0{p.epsilon}{mark}",
                 number(p.error, 4),
                 number(p.noise**2, 2),
-                _kept(p.error, measured),
+                "" if p.kept is None else str(p.kept),
             )
         )
     if measured.reference is not None:
-        rows.append(("without privacy", number(measured.reference, 4), "0", percent(1.0)))
+        rows.append(("without privacy", number(measured.reference, 4), "0", "100 %"))
     caption = (
-        f"Mean squared test error (standard error over rows of this model's: "
-        f"{number(measured.deviation, 2)}), "
-        "the part of it that noise is predicted to add, and the share kept of the non-private gain over "
-        "the mean"
+        "Mean squared test error (standard error over rows of this model's: "
+        f"{number(measured.deviation, 2)}), the part of it that noise is predicted to add, and the share "
+        "kept of the non-private gain over the mean"
     )
     return table(caption, ("model", "error", "noise adds", "gain kept"), rows, numbers=(1, 2, 3))
-
-
-def _kept(error: float, measured: Measured) -> str:
-    from confide.report.measured import share_kept
-
-    if measured.baseline is None or measured.reference is None:
-        return ""
-    kept = share_kept(error, measured.baseline, measured.reference)
-    return "" if kept is None else percent(kept)
 
 
 def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
@@ -305,11 +291,10 @@ def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         return None
     intro = tag(
         "p",
-        "Columns are encoded before the fit: numbers are centred at the middle of their bounds and divided "
-        "by half "
-        "the width, categories are 0 or 1. Coefficients are sorted by size, so large ones matter most over "
-        "the "
-        "whole declared range.",
+        "Columns are encoded before the fit: numbers are centred at the middle of their bounds and "
+        "divided by half the width, categories are 0 or 1. Coefficients are sorted by size, so large ones "
+        "matter most over the whole declared range; a category counts against the average of its column's "
+        "levels. Standard errors are of privacy noise alone, and of privacy and sampling noise together.",
     )
     meanings = any(effect.meaning for effect in facts.effects)
     shown = facts.effects[:MOST_EFFECTS]
@@ -317,34 +302,33 @@ def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     rows: list[tuple[object, ...]] = []
     for e in listed:
         words = (e.meaning,) if meanings else ()
-        rows.append(
-            (name(e.words), signed(e.value), f"± {number(e.noise, 2)}", f"± {number(e.standard, 2)}", *words)
-        )
+        rows.append((name(e.words), signed(e.value), *words, number(e.noise, 2), number(e.standard, 2)))
     caption = (
-        "Coefficients of the model; standard error from privacy noise alone; standard error from privacy and "
-        "sampling noise together"
+        "Coefficients, what each moves the prediction by, and standard errors"
+        if meanings
+        else "Coefficients and standard errors"
     )
     if len(shown) < len(facts.effects):
         caption += f"; the {len(shown)} largest of {len(facts.effects)}"
-    head = ("column", "coefficient", "privacy", "both", *(("moves the prediction by",) if meanings else ()))
+    meaning = ("effect",) if meanings else ()
+    head = ("column", "coefficient", *meaning, "± privacy", "± both")
     pieces: list[object] = []
     if figure and facts.effects:
         words = (
-            "Dot: coefficient in the model. Thick bar: two standard errors of privacy noise, known exactly. "
-            "Thin bar: with sampling noise, assuming residuals of equal variance. Bars are centred at the "
-            "unshrunk "
-            "estimates."
+            "Dot: coefficient in the model. Thick bar: two standard errors of privacy noise, known "
+            "exactly. Thin bar: with sampling noise, assuming residuals of equal variance. Bars are "
+            "centred at the unshrunk estimates."
         )
         if len(facts.effects) > figures.MOST_EFFECTS:
             words += f" The {figures.MOST_EFFECTS} largest of {len(facts.effects)}."
         pieces.append(_figure(figures.effects_figure(facts.effects), words))
-    pieces.append(table(caption, head, rows, numbers=(1, 2, 3)))
+    pieces.append(table(caption, head, rows, numbers=(1, *range(2 + len(meaning), len(head)))))
     absent = None
     if facts.absent:
         absent = tag(
             "p", "The public rows say nothing about: ", name(listing(facts.absent)), ".", class_="line"
         )
-    return "model", "The model", join(intro, tag("div", *pieces, class_="pair"), absent)
+    return "model", "The model", join(intro, *pieces, absent)
 
 
 def _design(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
@@ -355,14 +339,12 @@ def _design(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     intro = tag(
         "p",
         "How far the public columns spread in each direction decides how well noise averages out. "
-        "Directions with "
-        f"little spread are learnt least. Largest to smallest: {ratio}. The noise has left "
-        f"{number(facts.effective)} "
-        f"of {len(facts.spectrum)} directions to the model.",
+        f"Directions with little spread are learnt least. Largest to smallest: {ratio}. The noise has left "
+        f"{number(facts.effective)} of {len(facts.spectrum)} directions to the model.",
     )
     caption = (
-        "Standard deviation of the encoded public columns along their principal directions "
-        "(singular values / √n)."
+        "Standard deviation of the encoded public columns along their principal directions (singular "
+        "values / √n)."
     )
     if figure:
         return "design", "The public design", join(intro, _figure(figures.spectrum_figure(facts), caption))
@@ -378,9 +360,8 @@ def _not_covered(facts: Facts) -> tuple[str, str, Safe]:
         assumptions = tag("p", "There is no guarantee: see the top of the page.")
     else:
         words = (
-            "The guarantee rests on no assumption about the data, besides the declarations above: it holds "
-            "for "
-            "every table, whatever anyone knows or does later."
+            "The guarantee rests on no assumption about the data, besides the declarations above: it "
+            "holds for every table, whatever anyone knows or does later."
         )
         assumptions = tag("p", words)
     return (

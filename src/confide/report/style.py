@@ -71,12 +71,14 @@ tr.own th,tr.own td{background:var(--panel)}
 figure{max-width:34rem}
 figure svg{display:block;width:100%;height:auto;overflow:visible}
 figcaption{color:var(--muted);font-size:.9rem;line-height:1.45;margin-top:.3rem}
-dl.plain dt{font-weight:600;margin-top:.7rem}
+dl.plain div{margin:.7rem 0}
+dl.plain dt{font-weight:600}
 dl.plain dd{margin:.1rem 0 0}
 footer{color:var(--muted);font-size:.88rem;margin-top:3rem;padding-bottom:2rem}
 @media (min-width:60rem){
 .pair{display:grid;grid-template-columns:minmax(0,34rem) minmax(0,1fr);gap:0 2.5rem;align-items:start}
 .pair>*{min-width:0}
+dl.plain div{display:grid;grid-template-columns:11rem minmax(0,42rem);gap:1.2rem}
 }
 @media print{
 @page{margin:16mm 15mm}
@@ -106,7 +108,6 @@ def css() -> str:
 
     font = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"Liberation Sans",sans-serif'
     return (
-        f":root{{color-scheme:light dark;--font:{font};{block(LIGHT)}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{block(DARK)}}}}}"
-        f"{_RULES}"
+        f":root{{color-scheme:light dark;--font:{font};{block(LIGHT)}}}\n@media screen and "
+        f"(prefers-color-scheme:dark){{:root{{{block(DARK)}}}}}{_RULES}"
     )

@@ -12,8 +12,8 @@ from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Guarantee
 MARKS = {
     NONPRIVATE: "This fit was made without any noise. It protects nobody: handle it like the raw data.",
     SEEDED: (
-        "The noise came from a fixed seed, for a test. Whoever knows the seed can take the noise away again, "
-        "so this result protects nobody: handle it like the raw data."
+        "The noise came from a fixed seed, for a test. Whoever knows the seed can take the noise away "
+        "again, so this result protects nobody: handle it like the raw data."
     ),
     UNRECORDED: (
         "No ledger recorded this release. Other releases from the same table are not added to it, so the "
@@ -54,7 +54,7 @@ def at_most(value: float, digits: int = 3) -> float:
 
 def percent(share: float, digits: int = 1) -> str:
     """Return a share as per cent."""
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def listing(names: Sequence[str], most: int = 12) -> str:
@@ -111,8 +111,7 @@ def headline(guarantee: Guarantee, label: str) -> str:
     if void:
         return (
             f"This model is not private, because its noise was seeded. With secret noise, {what} would "
-            f"change "
-            f"the probability of any result by a factor of at most {factor}{slack}."
+            f"change the probability of any result by a factor of at most {factor}{slack}."
         )
     return (
         f"This model hides {protected(guarantee.adjacency, guarantee.unit, label)}: {what} changes the "
@@ -124,11 +123,12 @@ def odds(guarantee: Guarantee, label: str) -> str:
     """Return the guarantee as a limit on guessing, for one unit."""
     limit = min(1.0, at_most(guess_limit(float(guarantee.epsilon), float(guarantee.delta))))
     label_only = guarantee.adjacency is Adjacency.REPLACE_LABEL
-    between = f"two values of its {label}" if label_only else "two versions of it"
+    of = f"one {guarantee.unit}"
+    between = f"two values of the {label} of {of}" if label_only else f"two versions of {of}"
     sentence = (
-        f"Put to the test: someone who knows everything else about the table and is torn between {between} "
-        f"for one {guarantee.unit}, half and half, guesses right at most {percent(limit)} of the time after "
-        "seeing this model (50 % without it)."
+        "Put to the test: someone who knows everything else about the table and is torn between "
+        f"{between}, half and half, guesses right at most {percent(limit)} of the time after seeing this "
+        "model (50\u00a0% without it)."
     )
     event = guarantee.event
     multiplier = event.get("noise_multiplier")
@@ -148,9 +148,8 @@ def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list
             (
                 "Public columns",
                 f"The columns declared public{named} are used as they are, without noise, and so is the "
-                f"number "
-                "of rows. If one of them is in truth a secret, it is not protected: Confide cannot check "
-                "that.",
+                "number of rows. If one of them is in truth a secret, it is not protected: Confide cannot "
+                "check that.",
             )
         )
     elif relation is Adjacency.REPLACE_ONE:
@@ -159,14 +158,12 @@ def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list
         (
             f"More than one {unit}",
             f"The guarantee is for one {unit}. For k of them together epsilon counts k times: whoever has "
-            f"several "
-            f"{unit}s in the table is protected less.",
+            f"several {unit}s in the table is protected less.",
         ),
         (
             "What is true of people like you",
             f"The model is there to say what {label} goes with which public columns. It says that about "
-            f"people who "
-            "are not in the table too, and the guarantee does not prevent such inferences.",
+            "people who are not in the table too, and the guarantee does not prevent such inferences.",
         ),
         (
             "Other releases",
@@ -175,17 +172,34 @@ def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list
         ),
         (
             "Declarations",
-            "Bounds and categories are meant to come from knowledge, not from this table. Bounds that were "
-            "read off "
-            "the data would reveal something the guarantee does not count.",
+            "Bounds and categories are meant to come from knowledge, not from this table. Bounds that "
+            "were read off the data would reveal something the guarantee does not count.",
         ),
         (
             "The table itself",
-            "Who can read the raw data, backups and the machine is outside this guarantee, as is how long a "
-            "computation takes.",
+            "Who can read the raw data, backups and the machine is outside this guarantee, as is how long "
+            "a computation takes.",
         ),
     ]
     return items
+
+
+#: Units that a declaration names in the plural, for "per year".
+_ONE = {
+    many: many.removesuffix("s")
+    for many in (
+        "seconds",
+        "minutes",
+        "hours",
+        "days",
+        "weeks",
+        "months",
+        "years",
+        "dollars",
+        "euros",
+        "pounds",
+    )
+}
 
 
 def column_words(name: str, schema: Any) -> str:
@@ -211,13 +225,13 @@ def effect_words(name: str, coefficient: float, schema: Any) -> str:
     for column in schema.public:
         if column.numeric and name == column.name and column.transform is None:
             coefficient /= column.half_width
-            per = f" for each 1 {column.unit}" if column.unit else " for each 1"
+            per = f" per {_ONE.get(column.unit, f'1 {column.unit}')}" if column.unit else " per 1"
             break
     else:
         if not any(name in c.feature_names and not c.numeric for c in schema.public):
             return ""
     if label.transform == "log":
-        return f"{signed(100 * math.expm1(min(coefficient, 50)))} %{per}"
+        return f"{signed(100 * math.expm1(min(coefficient, 50)))}\u00a0%{per}"
     if label.transform is not None:
         return ""
     return f"{signed(coefficient)}{f' {label.unit}' if label.unit else ''}{per}"
