@@ -199,7 +199,7 @@ def run_demo(
     refusal = None if book is None else refuse(book, training, amounts[0], delta, train)
     if refusal is not None:
         console.print(
-            f"[bold]5. One more?[/] Asked for a further fit at epsilon {show(amounts[0])}, the ledger"
+            f"[bold]5. One more?[/] Asked for a further fit at epsilon {show(amounts[0])}, the ledger says:"
         )
         console.print(f"   [yellow]{_escape(str(refusal['message']))}[/]")
         console.print("   Nothing was read for it, and nothing was spent.\n")
@@ -390,8 +390,8 @@ def _print_rows(console: Any, rows: list[Row], chosen: Fraction) -> None:
         "from public quantities, and the share of the non-private gain that this predicts."
     )
     grid = Table()
-    heads = ("epsilon", "fit", "noise,\npredicted", "private\nmean", "not\nprivate*", "gain kept")
-    for head in (*heads, "gain,\npredicted"):
+    heads = ("epsilon", "fit", "noise,\npredicted", "private\nmean", "not\nprivate*", "gain kept,\n%")
+    for head in (*heads, "gain, %\npredicted"):
         grid.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         cells = (
@@ -400,8 +400,8 @@ def _print_rows(console: Any, rows: list[Row], chosen: Fraction) -> None:
             f"{row.noise:.5f}",
             f"{row.mean_error.squared:.4f}",
             f"{row.reference_error.squared:.4f}",
-            str(row.kept or "-"),
-            f"{100 * row.expected:.1f} %",
+            row.kept.cell if row.kept else "-",
+            f"{100 * row.expected:.1f}",
         )
         grid.add_row(*cells, style="bold" if row.epsilon == chosen else None)
     console.print(grid)

@@ -112,9 +112,8 @@ def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
         parts += [
             tag(
                 "p",
-                "That the noise is large enough for this epsilon and delta, without Confide: the "
-                "condition of Balle and Wang (2018, theorem 8) on the noise multiplier s, which must "
-                "print True:",
+                "That the noise suffices for this epsilon and delta, without Confide: the condition of "
+                "Balle and Wang (2018, theorem 8) on the noise multiplier s, which must print True:",
             ),
             _commands(
                 'python -c "from math import exp; from scipy.stats import norm; '

@@ -273,17 +273,17 @@ def _error_table(facts: Facts, measured: Measured) -> Safe:
                 f"epsilon\u00a0{p.epsilon}{mark}",
                 number(p.error, 4),
                 number(p.noise**2, 2),
-                "" if p.kept is None else str(p.kept),
+                "" if p.kept is None else p.kept.cell,
             )
         )
     if measured.reference is not None:
-        rows.append(("without privacy", number(measured.reference, 4), "0", "100 %"))
+        rows.append(("without privacy", number(measured.reference, 4), "0", "100"))
     caption = (
         "Mean squared test error (standard error over rows of this model's: "
         f"{number(measured.deviation, 2)}), the part of it that noise is predicted to add, and the share "
         "kept of the non-private gain over the mean"
     )
-    return table(caption, ("model", "error", "noise adds", "gain kept"), rows, numbers=(1, 2, 3))
+    return table(caption, ("model", "error", "noise adds", "gain kept, %"), rows, numbers=(1, 2, 3))
 
 
 def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:

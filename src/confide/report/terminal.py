@@ -52,11 +52,11 @@ def summary(result: TrainingResult, *, table: Any = None) -> RenderableType:
         parts.append(Text(f"Rests on: {clean(listing(content.assumptions))}.", style="yellow"))
     parts.append(Text(_price(content)))
     grid = Table("column", title="Largest coefficients (encoded columns)", title_justify="left")
-    for head in ("coefficient", "± privacy", "± privacy and sampling"):
+    for head in ("coefficient", "± privacy", "± with sampling"):
         grid.add_column(head, justify="right")
     meanings = any(effect.meaning for effect in content.effects)
     if meanings:
-        grid.add_column("moves the prediction by")
+        grid.add_column("effect")
     for effect in content.effects[:MOST]:
         cells = [signed(effect.value), number(effect.noise, 2), number(effect.standard, 2)]
         cells += [clean(effect.meaning)] if meanings else []
