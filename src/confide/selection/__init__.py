@@ -1,0 +1,44 @@
+"""Which s of p columns matter, under pure epsilon-DP. `select` is the front door on tables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.selection.draws import draw as draw
+    from confide.selection.enumeration import law as law
+    from confide.selection.losses import Loss as Loss
+    from confide.selection.losses import hinge as hinge
+    from confide.selection.losses import huber as huber
+    from confide.selection.losses import logistic as logistic
+    from confide.selection.losses import quantile as quantile
+    from confide.selection.losses import squared as squared
+    from confide.selection.problem import SubsetProblem as SubsetProblem
+
+#: Public name -> module. Loaded on first use, so that importing the room stays cheap.
+_WHERE = {
+    "Loss": "losses",
+    "SubsetProblem": "problem",
+    "draw": "draws",
+    "hinge": "losses",
+    "huber": "losses",
+    "law": "enumeration",
+    "logistic": "losses",
+    "quantile": "losses",
+    "squared": "losses",
+}
+
+__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

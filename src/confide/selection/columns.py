@@ -1,0 +1,160 @@
+"""Read access to a wide matrix in declared bounds: clipped on the way, never copied whole.
+
+Accepts float32 and float64 arrays in C or F order, memory maps, integer arrays and CSR. Values are clipped
+to +-bound and NaN counts as 0, the middle of the bounds (the public policy for missing cells; infinities are
+clipped). One fused pass measures every column; if all cells lie inside the bounds, later products run on the
+array itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+
+#: Cells that are clipped and widened at a time.
+_BLOCK = 1 << 20
+#: Bytes of single columns kept for scores.
+_KEPT = 1 << 26
+
+
+class Columns:
+    """A matrix X [n, p] whose cells are read as clip(x, -bound, bound), NaN as 0.
+
+    Parameters
+    ----------
+    X : array or CSR matrix [n, p]
+    bound : float
+        b_x > 0.
+
+    Attributes
+    ----------
+    n, p : int
+    bound : float
+    squares : float64 array [p]
+        Sums of squares of the columns.
+    """
+
+    def __init__(self, X: Any, bound: float) -> None:
+        if hasattr(X, "tocsr"):
+            X = X.tocsr()
+            self.sparse = True
+        else:
+            X = X if isinstance(X, np.ndarray) else np.asarray(X)
+            self.sparse = False
+        if len(X.shape) != 2 or X.shape[1] < 1:
+            raise DataError(f"X has shape {tuple(X.shape)}.", "Pass a matrix with at least one column.")
+        if X.dtype.kind not in "fiub":
+            raise DataError(f"X has cells of type {X.dtype}.", "Pass numbers: encode other columns first.")
+        self.X = X
+        self.n, self.p = int(X.shape[0]), int(X.shape[1])
+        self.bound = float(bound)
+        self.inside = True
+        self.squares = np.zeros(self.p)
+        self._kept: dict[int, Floats] = {}
+        self._room = max(64, _KEPT // max(8 * self.n, 1))
+
+    def measure(self, y: Floats) -> Floats:
+        """Read every cell once: set `squares` and whether all lie inside the bounds; return X'y, [p]."""
+        products = np.zeros(self.p)
+        if self.sparse:
+            cells = self._cells(self.X.data)
+            self.inside = bool(np.array_equal(cells, self.X.data))
+            clipped = _like(self.X, cells)
+            self.squares = np.asarray(clipped.power(2).sum(axis=0), dtype=np.float64).reshape(-1)
+            return np.asarray(clipped.T @ y, dtype=np.float64).reshape(-1)
+        from confide.selection.kernels import measure_columns, measure_rows
+
+        X = self.X
+        # A view without the memmap's type: one type for the kernels, hence one compilation.
+        plain = np.asarray(X) if X.dtype in (np.float32, np.float64) else None
+        if plain is not None and plain.flags.f_contiguous and not plain.flags.c_contiguous:
+            self.inside = bool(measure_columns(plain.T, y, self.bound, self.squares, products))
+        elif plain is not None and plain.flags.c_contiguous:
+            self.inside = bool(measure_rows(plain, y, self.bound, self.squares, products))
+        else:
+            self.inside = False
+            for start, block in self._row_blocks():
+                self.squares += np.einsum("ij,ij->j", block, block)
+                products += y[start : start + block.shape[0]] @ block
+        return products
+
+    def correlations(self, vectors: Floats) -> Floats:
+        """Return X'V for V [n] or [n, k], float64 [p] or [p, k]."""
+        if self.sparse:
+            X = self.X if self.inside else _like(self.X, self._cells(self.X.data))
+            return np.asarray(X.T @ vectors, dtype=np.float64)
+        if self.inside and self.X.dtype == np.float64:
+            return np.asarray(self.X).T @ vectors
+        result = np.zeros((self.p, *vectors.shape[1:]))
+        if self.X.flags.f_contiguous:
+            width = max(1, _BLOCK // max(self.n, 1))
+            for start in range(0, self.p, width):
+                result[start : start + width] = self._cells(self.X[:, start : start + width]).T @ vectors
+            return result
+        for start, block in self._row_blocks():
+            result += block.T @ vectors[start : start + block.shape[0]]
+        return result
+
+    def take(self, columns: npt.ArrayLike) -> Floats:
+        """Return the columns named, clipped, as a float64 array [n, k] in F order."""
+        wanted = [int(j) for j in np.asarray(columns, dtype=np.int64)]
+        result = np.empty((self.n, len(wanted)), order="F")
+        fresh = [j for j in dict.fromkeys(wanted) if j not in self._kept]
+        if fresh:
+            block = self._read(fresh)
+            block.setflags(write=False)
+            held = dict(zip(fresh, block.T, strict=True))
+        else:
+            held = {}
+        for i, j in enumerate(wanted):
+            result[:, i] = held[j] if j in held else self._kept[j]
+        if len(self._kept) + len(held) > self._room:
+            self._kept.clear()
+        if len(held) <= self._room:
+            self._kept.update(held)
+        return result
+
+    def gram(self, rows: int | None = None) -> Floats:
+        """Return X'X (of the first `rows` rows), [p, p]: for few columns only."""
+        if self.sparse:
+            X = self.X if self.inside else _like(self.X, self._cells(self.X.data))
+            return np.asarray((X[:rows].T @ X[:rows]).todense(), dtype=np.float64)
+        if self.inside and self.X.dtype == np.float64:
+            part = np.asarray(self.X)[:rows]
+            return part.T @ part
+        result = np.zeros((self.p, self.p))
+        for _, block in self._row_blocks(rows):
+            result += block.T @ block
+        return result
+
+    def _read(self, columns: list[int]) -> Floats:
+        if self.sparse:
+            block = np.asarray(self.X[:, columns].todense())
+        else:
+            block = self.X[:, columns]
+        return np.asfortranarray(self._cells(block))
+
+    def _row_blocks(self, rows: int | None = None) -> Any:
+        last = self.n if rows is None else min(rows, self.n)
+        height = max(1, _BLOCK // self.p)
+        for start in range(0, last, height):
+            yield start, self._cells(self.X[start : min(start + height, last)])
+
+    def _cells(self, block: Any) -> Floats:
+        values = np.array(block, dtype=np.float64)
+        if not self.inside or not self.squares.any():
+            np.nan_to_num(values, copy=False, nan=0.0, posinf=self.bound, neginf=-self.bound)
+            np.clip(values, -self.bound, self.bound, out=values)
+        return values
+
+
+def _like(X: Any, cells: Floats) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((cells, X.indices, X.indptr), shape=X.shape)

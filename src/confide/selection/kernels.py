@@ -1,0 +1,254 @@
+"""Numba kernels of subset selection: the fused first pass, exact-enough inner products, ball problems."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+#: Terms that are summed in any order before the compensated sum takes over: fixes DOT_ERROR.
+_CHUNK = 32
+#: A computed inner product is within DOT_ERROR * sum |x_i y_i| of the true one: 32 products and sums in any
+#: order (Higham 2002, section 3.1: gamma_33), then Neumaier's sum of the chunks (2 units).
+DOT_ERROR = 36 * 2.0**-53
+
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def measure_rows(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> bool:
+    """Read C-ordered X once; return whether all cells lie inside +-bound (NaN does not)."""
+    n, p = X.shape
+    outside = 0
+    for start in range(0, p, 4096):
+        stop = min(start + 4096, p)
+        for i in range(n):
+            target = y[i]
+            for j in range(start, stop):
+                x = np.float64(X[i, j])
+                inside = abs(x) <= bound
+                outside += 0 if inside else 1
+                if not inside:
+                    x = bound if x > bound else (-bound if x < -bound else 0.0)
+                squares[j] += x * x
+                products[j] += x * target
+    return outside == 0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def measure_columns(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> bool:
+    """Read X once, given as its transpose [p, n] in C order."""
+    p, n = X.shape
+    outside = 0
+    for j in range(p):
+        square = 0.0
+        product = 0.0
+        for i in range(n):
+            x = np.float64(X[j, i])
+            inside = abs(x) <= bound
+            outside += 0 if inside else 1
+            if not inside:
+                x = bound if x > bound else (-bound if x < -bound else 0.0)
+            square += x * x
+            product += x * y[i]
+        squares[j] = square
+        products[j] = product
+    return outside == 0
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, inline="never")
+def _chunk(x: Any, y: Any, start: int, stop: int) -> float:
+    total = 0.0
+    for i in range(start, stop):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def dot(x: Any, y: Any) -> float:
+    """Return x'y within `DOT_ERROR` sum |x_i y_i|, whatever the length."""
+    total = 0.0
+    lost = 0.0
+    for start in range(0, x.size, _CHUNK):
+        part = _chunk(x, y, start, min(start + _CHUNK, x.size))
+        new = total + part
+        lost += (total - new) + part if abs(total) >= abs(part) else (part - new) + total
+        total = new
+    return total + lost
+
+
+@njit(cache=True, nogil=True)
+def gram_of(A: Any, y: Any, G: Any, c: Any) -> None:
+    """Fill G = A'A and c = A'y for A [n, k] in F order, by `dot`."""
+    k = A.shape[1]
+    for i in range(k):
+        c[i] = dot(A[:, i], y)
+        for j in range(i + 1):
+            G[i, j] = dot(A[:, i], A[:, j])
+            G[j, i] = G[i, j]
+
+
+@njit(cache=True, nogil=True)
+def eigen(A: Any, V: Any) -> None:
+    """Diagonalise the symmetric A in place by Jacobi's rotations; V becomes the eigenvectors (columns)."""
+    s = A.shape[0]
+    for i in range(s):
+        for j in range(s):
+            V[i, j] = 1.0 if i == j else 0.0
+    for _ in range(60):
+        off = 0.0
+        size = 0.0
+        for i in range(s):
+            size += A[i, i] * A[i, i]
+            for j in range(i):
+                off += A[i, j] * A[i, j]
+        if off <= 1e-34 * size:
+            return
+        for i in range(s):
+            for j in range(i + 1, s):
+                if A[i, j] == 0.0:
+                    continue
+                # A rotation below the rounding of its diagonal is a plain zero.
+                if abs(A[i, j]) <= 1e-18 * math.sqrt(abs(A[i, i] * A[j, j])):
+                    A[i, j] = 0.0
+                    A[j, i] = 0.0
+                    continue
+                theta = (A[j, j] - A[i, i]) / (2 * A[i, j])
+                t = (1.0 if theta >= 0 else -1.0) / (abs(theta) + math.hypot(theta, 1.0))
+                cosine = 1 / math.sqrt(t * t + 1)
+                sine = t * cosine
+                for k in range(s):
+                    x = A[k, i]
+                    z = A[k, j]
+                    A[k, i] = cosine * x - sine * z
+                    A[k, j] = sine * x + cosine * z
+                for k in range(s):
+                    x = A[i, k]
+                    z = A[j, k]
+                    A[i, k] = cosine * x - sine * z
+                    A[j, k] = sine * x + cosine * z
+                for k in range(s):
+                    x = V[k, i]
+                    z = V[k, j]
+                    V[k, i] = cosine * x - sine * z
+                    V[k, j] = sine * x + cosine * z
+
+
+@njit(cache=True, nogil=True)
+def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> float:
+    """Minimise beta'(G + ridge I) beta / 2 - c'beta over ||beta|| <= radius; return the multiplier nu >= 0.
+
+    Eigenvalues by Jacobi, then Newton on 1/||beta(nu)|| = 1/radius, which is concave and increasing in nu, so
+    that Newton from the left climbs to the root without passing it (More & Sorensen 1983). Directions whose
+    eigenvalue and coefficient both vanish stay at 0. The point is scaled into the ball, so it is feasible
+    whatever the rounding: its value is an upper bound, of second order in the error of beta.
+    """
+    s = c.size
+    A = G.copy()
+    V = np.empty((s, s))
+    eigen(A, V)
+    values = np.empty(s)
+    turned = np.zeros(s)
+    for k in range(s):
+        values[k] = max(A[k, k], 0.0) + ridge
+        for i in range(s):
+            turned[k] += V[i, k] * c[i]
+    low = 0.0
+    norm_c = 0.0
+    smallest = np.inf
+    for k in range(s):
+        norm_c += turned[k] * turned[k]
+        smallest = min(smallest, values[k])
+    norm_c = math.sqrt(norm_c)
+    nu = 0.0
+    if smallest <= 0.0:
+        # Some direction has no curvature: start where its own term alone fills the ball.
+        for k in range(s):
+            low = max(low, abs(turned[k]) / radius - values[k])
+        nu = low
+    for _ in range(200):
+        square = 0.0
+        slope = 0.0
+        for k in range(s):
+            if turned[k] != 0.0:
+                b = turned[k] / (values[k] + nu)
+                square += b * b
+                slope += b * b / (values[k] + nu)
+        norm = math.sqrt(square)
+        if norm <= radius * (1 + 1e-15):
+            break
+        step = (norm - radius) / radius * square / slope
+        if not step > 1e-16 * nu:
+            break
+        nu += step
+    square = 0.0
+    for k in range(s):
+        turned[k] = turned[k] / (values[k] + nu) if turned[k] != 0.0 else 0.0
+        square += turned[k] * turned[k]
+    shrink = min(1.0, radius / math.sqrt(square) * (1 - 4e-16)) if square > 0 else 1.0
+    for i in range(s):
+        total = 0.0
+        for k in range(s):
+            total += V[i, k] * turned[k]
+        beta[i] = total * shrink
+    return nu
+
+
+@njit(cache=True, nogil=True)
+def quadratic_value(G: Any, c: Any, ridge: float, beta: Any) -> float:
+    """Return beta'(G + ridge I) beta / 2 - c'beta."""
+    total = 0.0
+    for i in range(c.size):
+        row = 0.0
+        for j in range(c.size):
+            row += G[i, j] * beta[j]
+        total += beta[i] * (row / 2 - c[i]) + ridge / 2 * beta[i] * beta[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def squared_scores(G: Any, c: Any, supports: Any, ridge: float, radius: float, out: Any) -> None:
+    """Fill out[i] = F_S - ||y||^2 / 2 for the rows S of `supports`, from G [p, p] and c [p]."""
+    count, s = supports.shape
+    block = np.empty((s, s))
+    part = np.empty(s)
+    beta = np.empty(s)
+    for i in range(count):
+        for j in range(s):
+            part[j] = c[supports[i, j]]
+            for k in range(s):
+                block[j, k] = G[supports[i, j], supports[i, k]]
+        ball_quadratic(block, part, ridge, radius, beta)
+        out[i] = quadratic_value(block, part, ridge, beta)
+
+
+@njit(cache=True, nogil=True)
+def solve_definite(H: Any, rhs: Any, out: Any) -> bool:
+    """Solve H out = rhs by Cholesky, H destroyed; False where a pivot is lost to rounding."""
+    s = rhs.size
+    for j in range(s):
+        pivot = H[j, j]
+        floor = 1e-14 * pivot
+        for k in range(j):
+            pivot -= H[j, k] * H[j, k]
+        if not pivot > floor:
+            return False
+        H[j, j] = math.sqrt(pivot)
+        for i in range(j + 1, s):
+            total = H[i, j]
+            for k in range(j):
+                total -= H[i, k] * H[j, k]
+            H[i, j] = total / H[j, j]
+    for j in range(s):
+        total = rhs[j]
+        for k in range(j):
+            total -= H[j, k] * out[k]
+        out[j] = total / H[j, j]
+    for j in range(s - 1, -1, -1):
+        total = out[j]
+        for k in range(j + 1, s):
+            total -= H[k, j] * out[k]
+        out[j] = total / H[j, j]
+    return True

@@ -1,0 +1,247 @@
+"""What subset selection asks: rows in declared bounds, a loss, a norm ball; and what one record can change.
+
+    F_S = min over beta, supp(beta) in S, ||beta||_2 <= radius
+          of  sum_i loss(y_i, x_i'beta) + (ridge / 2) ||beta||^2
+
+Sensitivity (proof). On the ball |x_i'beta| <= a = b_x radius sqrt(size) for every support, so adding a record
+(x, y) to the sum adds a function of beta with values in [m(y), m(y) + M], m(y) the least loss of y and
+M = `Loss.record_range`; hence it raises every F_S - sum m(y_i) by a number in [0, M]. Replacing a record
+changes it by a number in [-M, M]. The sum of m(y_i) is the same for every support and cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.selection.columns import Columns
+from confide.selection.losses import Loss, loss_of
+
+Floats = npt.NDArray[np.float64]
+
+#: tau / M: what a computed score may exceed the true one by, rounding included. Public constants: the
+#: exponent of a law may depend on declared numbers alone. Squared loss has a closed form; the others stop at
+#: a duality gap of a quarter of this. Both hold up to MAX_ROWS rows.
+_TAU = {"squared": 2.0**-26}
+_TAU_OTHER = 2.0**-20
+#: Rows up to which the rounding bounds fit into tau (proof at `SubsetProblem.tau`).
+MAX_ROWS = 1 << 20
+_ITERATIONS = 200
+
+
+class SubsetProblem:
+    """Which `size` of the columns of X explain y best, within a norm ball.
+
+    Parameters
+    ----------
+    X : array [n, p]
+        float32 or float64 in C or F order, a memory map, integers, or CSR. Read where it lies: clipped to
+        +-feature_bound on the way, never rescaled, never copied whole. NaN counts as 0.
+    y : array [n]
+        Clipped to +-target_bound, NaN counts as 0. For hinge and logistic a class: positive is +1, all else
+        -1.
+    size : int
+        s, between 1 and p.
+    loss : str or Loss
+        "squared", "hinge", "huber", "logistic", "quantile", or one of `confide.selection.losses`.
+    radius : float, optional
+        r > 0, public. Default b_y / (b_x sqrt(size)): a = b_y, the kink of M, for every loss (b_y = 1 for
+        classes).
+    ridge : float, optional
+        lambda >= 0, public. Default 4 b_x^2.
+    feature_bound : float
+        b_x > 0, declared.
+    target_bound : float, optional
+        b_y > 0, declared; 1 for hinge and logistic, and needed otherwise.
+
+    Attributes
+    ----------
+    n, p, size, loss, radius, ridge, feature_bound, target_bound
+    reach : float
+        a, the largest absolute value of x'beta: abs(x'beta).
+    record_range : float
+        M.
+    tau : float
+        Certified: true F_S <= `score` <= true F_S + tau.
+
+    Raises
+    ------
+    ParameterError
+        size, radius, ridge or bounds outside their domain, or M = 0.
+    DataError
+        X and y do not fit together.
+
+    Notes
+    -----
+    ==============================  ===================================================================
+    edge case                       what happens
+    ==============================  ===================================================================
+    size = 0, size > p              ParameterError
+    radius <= 0, bounds <= 0, NaN   ParameterError
+    size = p                        one support
+    n = 0                           every score is 0
+    zero, constant, equal columns   ordinary candidates; equal columns have equal scores
+    ridge = 0, collinear columns    the least norm solution, inside the ball
+    cells beyond the bounds, NaN    clipped, 0; no message depends on them
+    ==============================  ===================================================================
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        size: int,
+        loss: str | Loss = "squared",
+        radius: float | None = None,
+        ridge: float | None = None,
+        *,
+        feature_bound: float,
+        target_bound: float | None = None,
+    ) -> None:
+        self.loss = loss_of(loss)
+        self.feature_bound = _positive(feature_bound, "feature_bound")
+        if target_bound is None and self.loss.labels:
+            target_bound = 1.0
+        self.target_bound = _positive(target_bound, "target_bound")
+        if self.loss.labels and self.target_bound != 1.0:
+            raise ParameterError(
+                f"The 'target_bound' parameter is {target_bound!r} with loss {self.loss.name!r}.",
+                "Leave it out: classes are -1 and +1.",
+            )
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise ParameterError(f"The 'size' parameter is {size!r:.80}.", "Pass an integer >= 1.")
+        self.size = int(size)
+        self.loss = self.loss.fitted_to(self.target_bound)
+        b_x, b_y = self.feature_bound, self.target_bound
+        self.radius = _positive(b_y / (b_x * math.sqrt(self.size)) if radius is None else radius, "radius")
+        self.ridge = 4 * b_x * b_x if ridge is None else float(ridge)
+        if not 0 <= self.ridge < math.inf:
+            raise ParameterError(f"The 'ridge' parameter is {ridge!r}.", "Pass a number >= 0.")
+        # Rounded up by a few units, so that computed norms and products stay below it.
+        self.reach = b_x * self.radius * math.sqrt(self.size) * (1 + 1e-14)
+        self.record_range = self.loss.record_range(b_y, self.reach) * (1 + 1e-14)
+        if not 0 < self.record_range < math.inf:
+            raise ParameterError(
+                f"One record can change a score by {self.record_range!r}.",
+                "Pass bounds and a radius for which it is positive and finite.",
+            )
+        #: tau (proof for the squared loss). Inner products of columns are within DOT_ERROR n b_x^2 of the
+        #: true ones, those with y within DOT_ERROR n b_x b_y (`kernels.dot`); with ||beta||_1 <= a / b_x
+        #: they move the value by DOT_ERROR n (a^2 / 2 + a b_y), and its own evaluation by (s + 4) units of
+        #: the same sum. M >= a b_y and M >= a^2 / 2, so both stay below (36 + s + 4) 2^-53 2 n M, which for
+        #: s <= 64 and n <= 2^20 is below 2^-26 M; the error of beta enters squared.
+        self.tau = _TAU.get(self.loss.name, _TAU_OTHER) * self.record_range
+
+        self.columns = Columns(X, b_x)
+        self.n, self.p = self.columns.n, self.columns.p
+        if self.size > self.p:
+            raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")
+        if self.n > MAX_ROWS or self.size > 64:
+            raise UnsupportedError(
+                f"A selection of {self.size} columns is asked; the rounding proof covers 64 columns "
+                f"and {MAX_ROWS} rows.",
+                "Select fewer columns, or sample rows (which also amplifies privacy).",
+            )
+        target = np.asarray(y)
+        if target.shape != (self.n,) or target.dtype.kind not in "fiub":
+            raise DataError(
+                f"y has shape {target.shape} and type {target.dtype}.",
+                "Pass one number for each row of X.",
+            )
+        self.y = self._clip(target.astype(np.float64))
+        #: X'y of the first pass: for bounds, not for scores.
+        self.products = self.columns.measure(self.y)
+        #: sum loss(y_i, 0): the part that `score` adds to the centred scores of the kernels.
+        self.origin = float(math.fsum(self.loss.value(self.y, np.zeros(self.n))))
+        self._scores: dict[tuple[int, ...], float] = {}
+
+    def _clip(self, y: Floats) -> Floats:
+        if self.loss.labels:
+            return np.where(y > 0, 1.0, -1.0)
+        b = self.target_bound
+        return np.clip(np.nan_to_num(y, nan=0.0, posinf=b, neginf=-b), -b, b)
+
+    def score(self, support: Iterable[int]) -> float:
+        """Return F_S, with the part in y alone: true F_S <= score <= true F_S + tau, but for its rounding.
+
+        Parameters
+        ----------
+        support : iterable of int
+            `size` distinct column numbers.
+        """
+        return self.centred_score(self.check_support(support)) + self.origin
+
+    def check_support(self, support: Iterable[int]) -> tuple[int, ...]:
+        """Return the support as a sorted tuple.
+
+        Raises
+        ------
+        ParameterError
+            Unless it names `size` distinct columns.
+        """
+        columns = tuple(sorted(int(j) for j in support))
+        if len(set(columns)) != self.size or columns[0] < 0 or columns[-1] >= self.p:
+            raise ParameterError(
+                f"The support is {columns!r:.80}.", f"Pass {self.size} distinct columns below {self.p}."
+            )
+        return columns
+
+    def centred_score(self, support: tuple[int, ...]) -> float:
+        """Return F_S - sum loss(y_i, 0) for a sorted support; computed once, at most 0."""
+        known = self._scores.get(support)
+        if known is None:
+            known = float(self.centred_scores(np.array([support], dtype=np.int64))[0])
+            if len(self._scores) > 1 << 18:
+                self._scores.clear()
+            self._scores[support] = known
+        return known
+
+    def centred_scores(self, supports: npt.NDArray[np.int64]) -> Floats:
+        """Return F_S - sum loss(y_i, 0) for the rows of `supports` [m, size]."""
+        out = np.empty(supports.shape[0])
+        if self.loss.name == "squared":
+            from confide.selection.kernels import gram_of, squared_scores
+
+            used, places = np.unique(supports, return_inverse=True)
+            if used.size <= max(2 * self.size, 1024) and self.n * used.size <= 1 << 27:
+                A = self.columns.take(used)
+                G, c = np.empty((used.size, used.size)), np.empty(used.size)
+                gram_of(A, self.y, G, c)
+                squared_scores(G, c, places.reshape(supports.shape), self.ridge, self.radius, out)
+                return out
+            if supports.shape[0] > 1:
+                half = supports.shape[0] // 2
+                out[:half] = self.centred_scores(supports[:half])
+                out[half:] = self.centred_scores(supports[half:])
+                return out
+        for i, support in enumerate(supports):
+            out[i] = self._solve(support)
+        return out
+
+    def _solve(self, support: npt.NDArray[np.int64]) -> float:
+        from confide.selection.interior import solve_ball
+
+        ridge, beta, alpha = np.full(self.size, self.ridge), np.zeros(self.size), np.zeros(self.n)
+        value, gap = solve_ball(
+            self.columns.take(support), self.y, self.loss.code, self.loss.shape, ridge, self.radius,
+            self.tau / 4, _ITERATIONS, beta, alpha,
+        )  # fmt: skip
+        if not gap <= self.tau / 2:
+            # Never seen: the method is globally convergent, and the tolerance is 10^6 units of rounding.
+            raise ArithmeticError("The interior point method did not reach its certified gap.")
+        return min(value, 0.0)
+
+
+def _positive(value: Any, name: str) -> float:
+    number = float(value) if isinstance(value, int | float | np.number) and value is not True else math.nan
+    if not 0 < number < math.inf:
+        raise ParameterError(
+            f"The '{name}' parameter is {value!r:.80}.",
+            "Pass a positive number, from knowledge and not from the data.",
+        )
+    return number
