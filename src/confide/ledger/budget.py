@@ -265,12 +265,19 @@ def _rho(accountant: str, epsilon: Fraction, delta: Fraction) -> Fraction | None
     return zcdp_budget(epsilon, delta)
 
 
+def _exceeds(total: Quantity, limit: Quantity) -> bool:
+    if isinstance(total, Fraction) and isinstance(limit, Fraction):
+        # As Fraction's own comparison, at a third of its time: it is asked for each charge of a group.
+        return total.numerator * limit.denominator > limit.numerator * total.denominator
+    return total > limit
+
+
 def fits(spent: Vector, asked: Vector, limit: Vector) -> Vector | None:
     """Return the new total if ``spent + asked <= limit`` in every component, else None."""
     result = []
     for have, more, most in zip(spent, asked, limit):
         total = add(have, more) if more else have
-        if total > most:
+        if _exceeds(total, most):
             return None
         result.append(total)
     return tuple(result)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from confide.errors import LedgerError, ParameterError, RefusedError
@@ -30,11 +31,15 @@ class Charge:
     secret: bytes | None
     settle: bool
 
+    @cached_property
+    def request(self) -> str | None:
+        """The request key as stored: an analyst's own."""
+        return None if self.key is None else chain.canonical([self.analyst, self.key])
+
     def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool]:
         """Return (mark, stored fields where the key was used before, whether it is settled)."""
-        request = None
-        if self.key is not None:
-            request = chain.canonical([self.analyst, self.key])
+        request = self.request
+        if request is not None:
             found = session.entry("request", request)
             if found is not None:
                 return self._replay(session, found)

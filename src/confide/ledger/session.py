@@ -35,6 +35,8 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _HASH = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
+_KEYS = 200
+_KNOWN = f"SELECT request FROM confide_entry WHERE dataset_id = ? AND request IN ({', '.join('?' * _KEYS)})"
 _BODY = "SELECT sequence, body, hash FROM confide_entry WHERE dataset_id = ? AND "
 
 
@@ -96,6 +98,7 @@ class Session:
         self._rows: list[tuple] = []
         self._versions: list[tuple[str, str]] | None = None
         self.requests: dict[str, int] = {}
+        self._unused: set[str] = set()
         self.settled: dict[int, int] = {}
         self.secrets: list[tuple[int, int, bytes]] = []
         self.statements: list[tuple[str, tuple]] = []
@@ -143,6 +146,8 @@ class Session:
 
     def entry(self, where: str, value: Any) -> tuple[int, dict[str, Any], str] | None:
         """Return (sequence, fields, hash) of the entry whose column `where` is `value`, if any."""
+        if where == "request" and value in self._unused and value not in self.requests:
+            return None
         written = {"request": self.requests, "settles": self.settled}.get(where, {value: value})
         sequence = written.get(value)
         if sequence is not None and sequence > self.start.sequence:
@@ -152,6 +157,14 @@ class Session:
             return sequence, json.loads(row[5]), row[6]
         row = self.store.row(self.connection, f"{_BODY}{where} = ?", (self.dataset.id, value))
         return None if row is None else (row[0], json.loads(row[1]), row[2])
+
+    def look_up(self, requests: Sequence[str]) -> None:
+        """Ask once which request keys of a group are new, and not one by one."""
+        for start in range(0, len(requests), _KEYS):
+            keys = list(requests[start : start + _KEYS])
+            keys += keys[-1:] * (_KEYS - len(keys))  # one statement for all lengths: it stays prepared
+            rows = self.store.rows(self.connection, _KNOWN, (self.dataset.id, *keys))
+            self._unused.update(set(keys) - {row[0] for row in rows})
 
     def flush(self) -> None:
         """Write everything; the commit follows."""
@@ -261,6 +274,9 @@ def _commit(
     try:
         with store.writing() as connection:
             session = Session(store, connection, dataset, directory)
+            if len(jobs) > 1:
+                keys = (getattr(job.operation, "request", None) for job in jobs)
+                session.look_up([key for key in keys if key is not None])
             for job in jobs:
                 try:
                     job.result = job.operation.apply(session)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
 PATIENCE_SECONDS = 60
+_BLOCK = 100
 _ADVISORY_LOCK = 0x436F6E66696465  # "Confide": serialises creation of the tables on PostgreSQL
 
 
@@ -98,10 +99,22 @@ class Store:
         """
         cursor = connection.connection.cursor()
         if isinstance(parameters, list):
-            cursor.executemany(self._dialect(sql), parameters)
+            rest = parameters if self.sqlite else self._insert_blocks(cursor, sql, parameters)
+            cursor.executemany(self._dialect(sql), rest)
         else:
             cursor.execute(self._dialect(sql), parameters)
         return cursor
+
+    def _insert_blocks(self, cursor: Any, sql: str, rows: list[tuple]) -> list[tuple]:
+        """Insert full blocks of rows by one statement each, for a server; return the rows that are left."""
+        before, _, values = sql.rpartition("VALUES ")
+        block = f"{before}VALUES {', '.join([values] * _BLOCK)}"
+        full = len(rows) - len(rows) % _BLOCK
+        for start in range(0, full, _BLOCK):
+            cursor.execute(
+                self._dialect(block), [part for row in rows[start : start + _BLOCK] for part in row]
+            )
+        return rows[full:]
 
     def rows(self, connection: Connection, sql: str, parameters: tuple = ()) -> Sequence[Any]:
         """Return all rows of a query."""
@@ -378,7 +391,10 @@ def _durable_sqlite(connection: Any, _record: Any) -> None:
 def _durable_postgres(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = 'on'")
-        cursor.execute("SET lock_timeout = '60s'")
+        cursor.execute(f"SET lock_timeout = '{PATIENCE_SECONDS}s'")
+        # Statements stay prepared with the plan of a nearly empty table: let that be the index already.
+        cursor.execute("SET enable_seqscan = off")
+        cursor.execute("SET enable_bitmapscan = off")
     connection.commit()
 
 
