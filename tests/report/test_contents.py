@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import norm
-from tests.report.conftest import DECLARED_BY, HOSTILE, Page, schema
+from .conftest import DECLARED_BY, HOSTILE, Page, schema
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency, Event, Guarantee
@@ -27,7 +27,8 @@ def page(charged, table, public_test, tmp_path_factory):
 
 def test_the_guarantee_in_plain_words_and_in_technical_ones(page, charged):
     assert (
-        "hides the income of any one row: changing the label of one row changes the probability" in page.text
+        "protects the income of any one row: changing the label of one row changes the probability"
+        in page.text
     )
     assert "by a factor of at most 1.65 (plus a slack of 1 in 1,000,000)" in page.text
     assert str(charged[0].guarantee) in page.text
@@ -156,7 +157,7 @@ def test_results_without_privacy_say_so_loudly(kind, request, table, tmp_path):
     assert page.text.index("NOT PRIVATE") < page.text.index("What is public")
     assert 'class="banner"' in text
     assert "This model is not private" in page.text
-    assert "hides the" not in page.text
+    assert "protects the" not in page.text
     assert "guesses right" not in page.text
     assert "rests on no assumption" not in page.text
     assert "There is no guarantee" in page.text
@@ -169,7 +170,7 @@ def test_unrecorded_releases_say_so(table, tmp_path):
     text = write_report(result, tmp_path / "r.html", table=table).read_text(encoding="utf-8")
     assert "No ledger recorded this release" in text
     assert "NOT PRIVATE" not in text
-    assert "hides the income" in text
+    assert "protects the income" in text
 
 
 def test_only_declarations_of_the_table_are_read(charged, table, tmp_path):
@@ -246,6 +247,15 @@ def test_every_relation_has_its_sentence(relation):
     public = relation in (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
     assert ("Public columns" in listed) == public
     assert ("The number of rows" in listed) == (relation is Adjacency.REPLACE_ONE)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "verb"),
+    [("1", " protects "), ("4", " protects "), ("8", " only weakly protects "), ("20", " hardly protects ")],
+)
+def test_large_epsilon_is_not_called_protection(epsilon, verb):
+    guarantee = Guarantee(epsilon, 0, "replace_label", "row", Event.of("laplace", epsilon=float(epsilon)))
+    assert verb in words.headline(guarantee, "x")
 
 
 def test_at_most_rounds_up():

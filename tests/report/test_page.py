@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.report.conftest import HOSTILE, Page
+from .conftest import HOSTILE, Page
 
 from confide.report import write_report
 from confide.report.style import DARK, LIGHT

@@ -34,7 +34,7 @@ WIDTH = 400
 _FONT = 13.5
 #: Effects drawn; the rest are in the table.
 MOST_EFFECTS = 20
-_LONGEST_NAME = 44
+_LONGEST_NAME = 32
 
 
 def _draw(
@@ -173,7 +173,12 @@ def price_figure(facts: Facts) -> Safe:
         if bottom < facts.residual < top:
             axes.axhline(facts.residual, color=COLOURS["second"], linewidth=1.6, linestyle=(0, (5, 3)))
             text = f"spread about the fit: {number(facts.residual)}"
-            _note(axes, highest, facts.residual, text, "second", dx=-4, dy=5, ha="right")
+            # At the end where the solid line is farther away.
+            away = [abs(math.log(p.noise / facts.residual)) for p in (prices[0], prices[-1])]
+            if away[0] > away[1]:
+                _note(axes, lowest, facts.residual, text, "second", dx=4, dy=5, ha="left")
+            else:
+                _note(axes, highest, facts.residual, text, "second", dx=-4, dy=5, ha="right")
         axes.plot([chosen.amount], [chosen.noise], marker="o", markersize=10, color=COLOURS["accent"])
         right = math.log(chosen.amount / lowest) > 0.62 * math.log(highest / lowest)
         _note(
@@ -208,7 +213,8 @@ def measured_figure(measured: Measured) -> Safe:
     # The line: noise as predicted on top of the fit without privacy, or else of the least noisy point.
     floor = points[-1].error - points[-1].noise ** 2 if measured.reference is None else measured.reference
     predicted = [math.sqrt(max(floor + p.noise**2, 0.0)) for p in points]
-    every = roots + predicted + [level for _, level, _, _ in levels]
+    # Predictions are before shrinkage, and may leave the picture where noise rules.
+    every = roots + [level for _, level, _, _ in levels]
     pad = max(0.16 * (max(every) - min(every)), 0.02 * max(every))
     low, high = max(min(every) - 1.7 * pad, 0.0), max(every) + 1.4 * pad
     lowest, highest = points[0].amount / 1.6, points[-1].amount * 1.6

@@ -106,7 +106,9 @@ def _tiles(facts: Facts) -> Safe:
     chosen = next((p for p in facts.prices if p.chosen), None)
     if chosen is not None:
         ratio = chosen.noise / facts.residual if facts.residual else math.inf
-        small = f"{percent(ratio)} of the spread about the fit, {number(facts.residual)}{unit}"
+        small = (
+            f"before shrinkage; {percent(ratio)} of the spread about the fit, {number(facts.residual)}{unit}"
+        )
         tiles.append(("typical error from privacy noise", number(chosen.noise), small))
     measured = facts.measured
     if measured is not None:
@@ -293,8 +295,9 @@ def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         "p",
         "Columns are encoded before the fit: numbers are centred at the middle of their bounds and "
         "divided by half the width, categories are 0 or 1. Coefficients are sorted by size, so large ones "
-        "matter most over the whole declared range; a category counts against the average of its column's "
-        "levels. Standard errors are of privacy noise alone, and of privacy and sampling noise together.",
+        "matter most over the whole declared range; an effect is what one unit of the column moves the "
+        "prediction by, for a category against the average of its column's levels. Standard errors are of "
+        "privacy noise alone, and of privacy and sampling noise together.",
     )
     meanings = any(effect.meaning for effect in facts.effects)
     shown = facts.effects[:MOST_EFFECTS]
@@ -303,11 +306,7 @@ def _effects(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     for e in listed:
         words = (e.meaning,) if meanings else ()
         rows.append((name(e.words), signed(e.value), *words, number(e.noise, 2), number(e.standard, 2)))
-    caption = (
-        "Coefficients, what each moves the prediction by, and standard errors"
-        if meanings
-        else "Coefficients and standard errors"
-    )
+    caption = "Coefficients, effects and standard errors" if meanings else "Coefficients and standard errors"
     if len(shown) < len(facts.effects):
         caption += f"; the {len(shown)} largest of {len(facts.effects)}"
     meaning = ("effect",) if meanings else ()

@@ -64,7 +64,7 @@ table{border-collapse:collapse;font-size:.92rem;line-height:1.4;font-variant-num
 caption{text-align:left;color:var(--muted);padding:0 0 .4rem;font-size:.88rem}
 th,td{text-align:left;vertical-align:top;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--grid)}
 thead th{font-size:.85rem;color:var(--muted);border-bottom-width:2px;vertical-align:bottom}
-tbody th{font-weight:600}
+tbody th{font-weight:600;min-width:6.5rem;overflow-wrap:anywhere}
 .n{text-align:right}
 td.n,tbody th.n{white-space:nowrap}
 tr.own th,tr.own td{background:var(--panel)}

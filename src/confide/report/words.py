@@ -114,9 +114,18 @@ def headline(guarantee: Guarantee, label: str) -> str:
             f"change the probability of any result by a factor of at most {factor}{slack}."
         )
     return (
-        f"This model hides {protected(guarantee.adjacency, guarantee.unit, label)}: {what} changes the "
-        f"probability of any result by a factor of at most {factor}{slack}."
+        f"This model {degree(epsilon)} {protected(guarantee.adjacency, guarantee.unit, label)}: {what} "
+        f"changes the probability of any result by a factor of at most {factor}{slack}."
     )
+
+
+def degree(epsilon: float) -> str:
+    """Return a verb for a guarantee: no word may promise more than the factor beside it.
+
+    The limits are a convention: at epsilon = 4 and 10 a guess between two values is right up to 98.2 % and
+    99.995 % of the time.
+    """
+    return "protects" if epsilon <= 4 else "only weakly protects" if epsilon <= 10 else "hardly protects"
 
 
 def odds(guarantee: Guarantee, label: str) -> str:
