@@ -182,3 +182,15 @@ def marginals(logs: Any, t: int, chosen: Any, out: Any) -> float:
         for k in range(t, 0, -1):
             suffix[k] += x * suffix[k - 1]
     return t * top + math.log(total) if total > 0.0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def walk_many(tree: Any, t: int, words: Any, position: int, out: Any, done: int) -> Any:
+    """Fill rows of `out` from row `done` on, until the words run out; return (rows filled, next position)."""
+    while done < out.shape[0]:
+        after = walk_tree(tree, t, words, position, out[done])
+        if after < 0:
+            break
+        position = after
+        done += 1
+    return done, position

@@ -1,0 +1,234 @@
+"""Bounds of buckets for the squared loss: which point to linearise at, and the multiplier of the ball.
+
+A `Bound` is all that a bucket needs: the value of `base`, the log-weights eta w_j of its free columns, what a
+child starts from, and where to split. Everything here proposes: whatever it chooses, the bound holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.selection.gram import Gram
+from confide.selection.problem import SubsetProblem
+from confide.selection.quadratic import quadratic_bound, spread_of_rest
+from confide.selection.symmetric import log_symmetric, marginals
+
+Floats = npt.NDArray[np.float64]
+Columns = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+_NONE = np.zeros(0)
+#: Marginals below this do not enter the point that a bound is linearised at.
+_LEAST_SHARE = 0.01
+
+
+@dataclass
+class Bound:
+    """A valid bound of one bucket: F_{I+T} >= base - sum over T of logs_j / eta (centred scores).
+
+    Attributes
+    ----------
+    base : float
+    logs : float64 array [p]
+        eta w_j >= 0; -inf where a column is not free.
+    mass : float
+        -eta base + log e_t(exp(logs)): the log-weight, not yet relative to a reference.
+    nu : float
+        Multiplier of the ball.
+    helpers, shares : int64, float64 arrays [a]
+        Free columns that carry mass, and their marginals.
+    loose : float
+        Rough guess of the nats by which the bound misses typical members.
+    split : int
+        Column to split on.
+    """
+
+    base: float
+    logs: Floats
+    mass: float
+    nu: float
+    helpers: Columns = field(default_factory=lambda: _EMPTY)
+    shares: Floats = field(default_factory=lambda: _NONE)
+    loose: float = 0.0
+    split: int = -1
+
+
+class Bounder(Protocol):
+    """Computes bounds of buckets of one problem at one exponent."""
+
+    def bound(self, pinned: Columns, free: Mask, left: int, guess: Bound | None) -> Bound:
+        """Return a bound for the supports I + T, T a subset of `left` free columns."""
+        ...
+
+
+def candidates(logs: Floats, count: int) -> Columns:
+    """Return the positions of the `count` largest finite log-weights."""
+    count = min(count, logs.size)
+    top = np.argpartition(-logs, count - 1)[:count] if count < logs.size else np.arange(logs.size)
+    return top[logs[top] > -np.inf]
+
+
+def symmetric(logs: Floats, left: int) -> float:
+    """Return log e_left of exp(logs), in log domain where needed."""
+    value = log_symmetric(logs, left, np.empty(left + 1))
+    if math.isnan(value):
+        from confide.selection.symmetric import fill_tree
+
+        tree = tree_of(logs, left)
+        fill_tree(logs, left, tree)
+        value = float(tree[1, left])
+    return value
+
+
+def tree_of(logs: Floats, left: int) -> Floats:
+    """Return room for the tree of `logs`."""
+    return np.empty((2 << max(0, (logs.size - 1).bit_length()), left + 1))
+
+
+class QuadraticBounder:
+    """Bounds for the squared loss, which is its own quadratic minorant.
+
+    Parameters
+    ----------
+    problem : SubsetProblem
+    eta : float
+    gram : Gram
+    """
+
+    def __init__(self, problem: SubsetProblem, eta: float, gram: Gram) -> None:
+        self.problem, self.eta, self.gram = problem, eta, gram
+        self.c = problem.products
+        self.length = math.sqrt(float(problem.y @ problem.y))
+        self.longest = float(np.sqrt(gram.diagonal.max(initial=0.0)))
+        #: Sums over n terms by BLAS, in any order (Higham 2002, 3.5), and a few operations more.
+        self.unit = (problem.n + 256) * 2.0**-53
+        self.tiny = 1e-7 * (float(gram.diagonal.mean()) + problem.feature_bound**2)
+
+    def bound(self, pinned: Columns, free: Mask, left: int, guess: Bound | None) -> Bound:
+        """Return a bound: multiplier and marginals improved from those of `guess`."""
+        gram = self.gram
+        gram.ensure(pinned)
+        helpers, shares = self._inherit(free, left, guess)
+        nu = guess.nu if guess is not None else 0.0
+        best, square = self._evaluate(pinned, free, left, nu, helpers, shares)
+        # At the best multiplier the mean square norm equals radius^2, or nu = 0: search log(lambda + nu).
+        if nu > 0 or square > 0.8 * self.problem.radius**2:
+            best = self._search(pinned, free, left, best, fresh=guess is None)
+        if left > 1:
+            for _ in range(4 if guess is None else 2):
+                found = self._shares(best, left)
+                if found is None:
+                    break
+                trial, _ = self._evaluate(pinned, free, left, best.nu, *found)
+                if not trial.mass < best.mass - 1e-3:
+                    if trial.mass < best.mass:
+                        best = trial
+                    break
+                best = trial
+            if best.nu > 0:
+                best = self._search(pinned, free, left, best, fresh=False)
+        return best
+
+    def _search(self, pinned: Columns, free: Mask, left: int, best: Bound, *, fresh: bool) -> Bound:
+        ridge = self.problem.ridge
+        least = max(ridge, self.tiny)
+        step = 1.5 if fresh else 0.3
+        for _ in range(14 if fresh else 7):
+            L = max(ridge + best.nu, least)
+            moved = False
+            for factor in (math.exp(step), math.exp(-step)):
+                nu = max(L * factor - ridge, 0.0)
+                if nu == best.nu:
+                    continue
+                trial, _ = self._evaluate(pinned, free, left, nu, best.helpers, best.shares)
+                if trial.mass < best.mass:
+                    best, moved = trial, True
+                    break
+            if not moved:
+                step /= 3
+                if step < 0.03:
+                    break
+        return best
+
+    def _inherit(self, free: Mask, left: int, guess: Bound | None) -> tuple[Columns, Floats]:
+        if guess is None or left < 2 or guess.helpers.size == 0:
+            return _EMPTY, _NONE
+        keep = free[guess.helpers]
+        helpers, shares = guess.helpers[keep], guess.shares[keep]
+        total = shares.sum()
+        return helpers, np.clip(shares * min(1.0, left / total) if total > 0 else shares, _LEAST_SHARE, 1.0)
+
+    def _shares(self, bound: Bound, left: int) -> tuple[Columns, Floats] | None:
+        """Return the columns that carry the bucket's mass and their marginals."""
+        chosen = candidates(bound.logs, 3 * left + 8)
+        if chosen.size < left:
+            return None
+        shares = np.empty(chosen.size)
+        if not math.isfinite(marginals(bound.logs, left, chosen, shares)):
+            return None
+        least = _LEAST_SHARE if self.gram.whole else 0.2
+        keep = shares >= np.where(self.gram.slot[chosen] >= 0, _LEAST_SHARE, least)
+        if not keep.any():
+            return None
+        self.gram.ensure(chosen[keep])
+        return chosen[keep], shares[keep]
+
+    def _evaluate(
+        self, pinned: Columns, free: Mask, left: int, nu: float, helpers: Columns, shares: Floats
+    ) -> tuple[Bound, float]:
+        """Return the bound at one multiplier and point, and the mean square norm of the coefficients."""
+        gram, eta, problem = self.gram, self.eta, self.problem
+        one = left == 1
+        if one:
+            helpers, shares = _EMPTY, _NONE
+        theta = 0.0 if one else gram.theta(problem.size + helpers.size)
+        L = problem.ridge + nu
+        if self.tiny > L and theta == 0.0:
+            L = self.tiny
+            nu = L - problem.ridge
+        point = np.zeros(pinned.size + helpers.size)
+        logs, mu = np.empty(problem.p), np.zeros(problem.p)
+        base, residual, spread = quadratic_bound(
+            self.c, gram.diagonal, gram.rows, gram.slot, pinned, helpers, shares, free,
+            1.0, theta, L, eta, self.tiny, one, point, logs, mu,
+        )  # fmt: skip
+        r = problem.radius
+        base -= nu * r * r / 2 + residual * r * (1 + 1e-9) + self._margin(pinned, left, spread, base)
+        mass = -eta * base + symmetric(logs, left)
+        chosen = helpers
+        if chosen.size == 0:
+            chosen = candidates(logs, left + 8)
+            shares = np.empty(chosen.size)
+            marginals(logs, left, chosen, shares)
+        beta = np.where(mu[chosen] > 0, np.sqrt(2 * logs[chosen] / (eta * np.maximum(mu[chosen], 1e-300))), 0)
+        beta = np.where(np.isfinite(beta), beta, 0.0)
+        rest = max(0.0, left - float(shares.sum()))
+        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, 1.0, theta, rest, chosen)
+        square += float((point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
+        excess = (shares * (1 - shares) if helpers.size else shares) * beta**2
+        excess = excess * (1 - theta) * gram.diagonal[chosen]
+        if one:
+            loose, split = 0.001, int(chosen[np.argmax(logs[chosen])])
+        else:
+            loose = eta / 2 * (loose + float(excess.sum()))
+            split = int(chosen[np.argmax(excess + 1e-12 * logs[chosen])])
+        if helpers.size == 0:
+            return Bound(base, logs, mass, nu, _EMPTY, _NONE, loose, split), square
+        return Bound(base, logs, mass, nu, helpers, shares, loose, split), square
+
+    def _margin(self, pinned: Columns, left: int, spread: float, base: float) -> float:
+        """Return what rounding of the products can move the bound by.
+
+        Entries of X'X and X'y are within unit ||x_i|| ||x_j|| and unit ||x_j|| ||y|| of the true ones; on the
+        ball sum |beta_j| ||x_j|| is at most radius times the root of the sum of squares over S.
+        """
+        d = self.gram.diagonal
+        reach = self.problem.radius * math.sqrt(float(d[pinned].sum()) + left * self.longest**2)
+        total = spread + reach
+        return 2 * self.unit * (total * total + total * self.length) + 1e-12 * abs(base)

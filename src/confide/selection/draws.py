@@ -1,0 +1,98 @@
+"""Exact draws of supports: proposals from the envelope, accepted so that the law is exact."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from confide.errors import ParameterError
+from confide.mechanisms.discrete import bernoulli_log
+from confide.mechanisms.stream import RandomStream
+from confide.mechanisms.stream import stream as random_stream
+from confide.privacy import Adjacency
+from confide.selection.bounds import Bounder, QuadraticBounder
+from confide.selection.envelope import Envelope
+from confide.selection.exponent import exponent
+from confide.selection.gram import Gram
+from confide.selection.problem import SubsetProblem
+
+Support = tuple[int, ...]
+
+
+def draw(
+    problem: SubsetProblem,
+    mechanism: str,
+    epsilon: Any,
+    adjacency: Adjacency | str,
+    *,
+    random_state: int | RandomStream | None = None,
+    size: int = 1,
+) -> list[Support]:
+    """Draw supports from the whole law over all C(p, s) of them, without enumeration.
+
+    Parameters
+    ----------
+    problem : SubsetProblem
+    mechanism : {"exponential", "permute_and_flip"}
+    epsilon : amount
+        Of each release: `size` releases cost `size` times as much.
+    adjacency : Adjacency or str
+    random_state : None, int or RandomStream
+        None draws from the operating system; anything else is for tests.
+    size : int
+        Independent releases.
+
+    Returns
+    -------
+    list of `size` sorted tuples of column numbers
+
+    Notes
+    -----
+    The accepted supports have exactly the law of `law`: a proposal S has probability proportional to
+    exp(-eta bound_S) and is accepted with probability exp(-eta (F_S - bound_S)). How the buckets were split, and
+    for how long, changes the time alone. Running time depends on the data and is outside the guarantee.
+    """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+        raise ParameterError(f"The 'size' parameter is {size!r:.80}.", "Pass the number of releases, >= 0.")
+    eta = exponent(problem, mechanism, epsilon, adjacency)
+    source = random_stream(random_state)
+    envelope = make_envelope(problem, eta)
+    if mechanism == "permute_and_flip":
+        from confide.selection.flips import flip
+
+        return flip(envelope, int(size), source)
+    return sample(envelope, int(size), source)
+
+
+def make_envelope(problem: SubsetProblem, eta: float) -> Envelope:
+    """Return the envelope of a problem, one bucket yet."""
+    return Envelope(problem, eta, make_bounder(problem, eta))
+
+
+def make_bounder(problem: SubsetProblem, eta: float) -> Bounder:
+    """Return what computes bounds for the problem's loss."""
+    return QuadraticBounder(problem, eta, Gram(problem.columns))
+
+
+def sample(envelope: Envelope, size: int, source: RandomStream) -> list[Support]:
+    """Draw `size` supports from the exponential mechanism by rejection."""
+    trials, proposals, coins = source.child("trials"), source.child("proposals"), source.child("coins")
+    result: list[Support] = []
+    if size == 0:
+        return result
+    share = envelope.refine(trials, draws=size)
+    while len(result) < size:
+        wanted = size - len(result)
+        count = min(1 << 16, 8 + math.ceil(1.1 * wanted / max(share, 1e-3)))
+        supports, log_bounds = envelope.propose(count, proposals)
+        logs, _ = envelope.log_acceptance(supports, log_bounds)
+        accepted = np.flatnonzero(bernoulli_log(logs, stream=coins))
+        result += map(tuple, supports[accepted[:wanted]].tolist())
+        if len(result) < size:
+            share = (share + accepted.size / count) / 2
+            if accepted.size * 20 < count:  # the trials were too hopeful: the partition may depend on rejects
+                share = envelope.refine(trials, draws=size - len(result))
+                envelope.split(len(envelope.buckets))
+    return result

@@ -1,0 +1,104 @@
+"""Columns of X'X on demand, and how far small blocks of it stay above a diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.selection.columns import Columns
+
+Floats = npt.NDArray[np.float64]
+
+#: Columns up to which the whole X'X is kept: never more cells than X has where p <= n.
+_WHOLE = 2048
+#: Columns that are computed at least in one pass, when one is needed and the matrix is small.
+_FIRST_ROOM = 32
+
+
+class Gram:
+    """X'X by columns: one pass over X for each new column (many at once), kept.
+
+    Attributes
+    ----------
+    diagonal : float64 array [p]
+    rows : float64 array [room, p]
+        Row `slot[j]` holds X'x_j.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.diagonal = columns.squares
+        self.slot = np.full(columns.p, -1, dtype=np.int64)
+        self.rows = np.empty((min(columns.p, _FIRST_ROOM), columns.p))
+        self.count = 0
+        self._theta: Floats | None = None
+        self._smallest = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of X'X is small enough to be kept."""
+        return self.columns.p <= min(_WHOLE, max(self.columns.n, 256))
+
+    def ensure(self, wanted: Iterable[int]) -> None:
+        """Compute the columns named that are not there yet, in one pass."""
+        missing = [j for j in dict.fromkeys(int(j) for j in wanted) if self.slot[j] < 0]
+        if not missing:
+            return
+        if self.whole and (self.count + len(missing) > 64 or self.columns.p <= 256):
+            self.fill()
+            return
+        block = self.columns.correlations(self.columns.take(missing))
+        self._room(self.count + len(missing))
+        self.rows[self.count : self.count + len(missing)] = block.T
+        self.slot[missing] = np.arange(self.count, self.count + len(missing))
+        self.count += len(missing)
+
+    def fill(self) -> None:
+        """Compute all of it."""
+        if self.count < self.columns.p:
+            self.rows = self.columns.gram()
+            self.slot = np.arange(self.columns.p)
+            self.count = self.columns.p
+
+    def _room(self, needed: int) -> None:
+        if needed > self.rows.shape[0]:
+            grown = np.empty((min(self.columns.p, max(needed, 2 * self.rows.shape[0])), self.columns.p))
+            grown[: self.count] = self.rows[: self.count]
+            self.rows = grown
+
+    def theta(self, width: int) -> float:
+        """Return theta >= 0 with G_SS above theta diag(G_SS) for every set S of at most `width` columns.
+
+        The larger of two bounds on the smallest eigenvalue of the scaled block: that of the whole scaled matrix
+        (interlacing), and Gershgorin's, one minus the `width` - 1 largest entries of a row. Zero columns are
+        left out: they weaken nothing. Zero where X'X is not kept whole.
+        """
+        if not self.whole:
+            return 0.0
+        if self._theta is None:
+            self._measure()
+        assert self._theta is not None
+        return max(self._smallest, float(self._theta[min(width, self._theta.size) - 1]))
+
+    def _measure(self) -> None:
+        self.fill()
+        scale = np.sqrt(self.diagonal)
+        keep = np.flatnonzero(scale > 0)
+        self._theta = np.zeros(1)
+        if keep.size == 0:
+            return
+        R = self.rows[np.ix_(keep, keep)] / np.outer(scale[keep], scale[keep])
+        np.fill_diagonal(R, 1.0)
+        # Rounding of X'X and of the eigenvalue itself, generously.
+        loss = 4 * keep.size * (self.columns.n + keep.size) * 2.0**-53
+        from scipy.linalg import eigh
+
+        self._smallest = max(0.0, float(eigh(R, eigvals_only=True, subset_by_index=(0, 0))[0]) - loss)
+        most = min(keep.size, 64)
+        off = np.abs(R)
+        np.fill_diagonal(off, 0.0)
+        top = -np.partition(-off, most - 1, axis=1)[:, :most] if keep.size > most else off
+        sums = np.cumsum(-np.sort(-top, axis=1), axis=1).max(axis=0)
+        self._theta = np.maximum(0.0, 1 - np.concatenate([[0.0], sums])[:most] - loss)
