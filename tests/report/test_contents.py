@@ -8,13 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import norm
-from .conftest import DECLARED_BY, HOSTILE, Page, schema
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency, Event, Guarantee
 from confide.report import PublicTest, facts, summary, words, write_report
 from confide.report.measured import Error, measure, share_kept
 from confide.schema import Column
+
+from .conftest import DECLARED_BY, HOSTILE, Page, schema
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from .conftest import HOSTILE, Page
 
 from confide.report import write_report
 from confide.report.style import DARK, LIGHT
+
+from .conftest import HOSTILE, Page
 
 
 @pytest.fixture(scope="module")
