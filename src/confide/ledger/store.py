@@ -54,6 +54,7 @@ class Store:
         self._counters: dict[tuple[Path, str], Counter] = {}
         self._engine: Engine | None = None
         self._connection: Connection | None = None
+        self._driver: Any = None
         self._queue: int | None = None
         self._opened: tuple[int, int] | None = None
         self._pid = os.getpid()
@@ -94,16 +95,15 @@ class Store:
     def execute(self, connection: Connection, sql: str, parameters: Any = ()) -> Any:
         """Run one statement, written with ``?`` for its parameters (a list of tuples: many times).
 
-        Goes to the driver's cursor inside SQLAlchemy's transaction: four statements a charge through
-        SQLAlchemy's result objects would take as long as the durable commit itself.
+        Goes to the driver inside SQLAlchemy's connection: four statements a charge through SQLAlchemy's
+        result objects would take as long as the durable commit itself.
         """
-        cursor = connection.connection.cursor()
         if isinstance(parameters, list):
+            cursor = self._driver.cursor()
             rest = parameters if self.sqlite else self._insert_blocks(cursor, sql, parameters)
             cursor.executemany(self._dialect(sql), rest)
-        else:
-            cursor.execute(self._dialect(sql), parameters)
-        return cursor
+            return cursor
+        return self._driver.execute(self._dialect(sql), parameters)
 
     def _insert_blocks(self, cursor: Any, sql: str, rows: list[tuple]) -> list[tuple]:
         """Insert full blocks of rows by one statement each, for a server; return the rows that are left."""
@@ -139,11 +139,10 @@ class Store:
             connection = self._connect()
             with self._turn():
                 try:
-                    connection.begin()
-                    if self.sqlite:
-                        self.execute(connection, "BEGIN IMMEDIATE")
+                    if self.sqlite:  # the PostgreSQL driver begins by itself
+                        self._driver.execute("BEGIN IMMEDIATE")
                     yield connection
-                    connection.commit()
+                    self._driver.commit()
                 except BaseException as error:
                     self._abandon(connection, error)
                     raise
@@ -179,11 +178,10 @@ class Store:
         with self.lock:
             connection = self._connect()
             try:
-                connection.begin()
                 repeatable = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
                 self.execute(connection, "BEGIN" if self.sqlite else repeatable)
                 yield connection
-                connection.rollback()
+                self._driver.rollback()
             except BaseException as error:
                 self._abandon(connection, error)
                 raise
@@ -192,7 +190,7 @@ class Store:
         from sqlalchemy.exc import SQLAlchemyError
 
         with suppress(Exception):
-            connection.rollback()
+            self._driver.rollback()
         if isinstance(error, (SQLAlchemyError, connection.dialect.loaded_dbapi.Error)):
             self.close()
             raise self._failure(error) from None
@@ -220,6 +218,7 @@ class Store:
             try:
                 self._engine = self._engine or _engine(self.url, self.sqlite)
                 self._connection = self._engine.connect()
+                self._driver = self._connection.connection.dbapi_connection
             except SQLAlchemyError as error:
                 raise self._failure(error) from None
         return self._connection
@@ -237,7 +236,7 @@ class Store:
     def adopt(self) -> None:
         """Begin afresh in a forked child, without touching what belongs to the parent."""
         _LEAKED.append((self._engine, self._connection, self._counters, self.queues))
-        self._engine = self._connection = self._queue = None
+        self._engine = self._connection = self._driver = self._queue = None
         self._counters, self.queues = {}, {}
         self._pid = os.getpid()
 
@@ -247,7 +246,7 @@ class Store:
             if self._connection is not None and self._pid == os.getpid():
                 with suppress(Exception):
                     self._connection.close()
-                self._connection = None
+                self._connection = self._driver = None
             if self._queue is not None and self._pid == os.getpid():
                 os.close(self._queue)  # also gives up the turn
                 self._queue = None
