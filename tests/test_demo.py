@@ -154,3 +154,17 @@ def test_the_split_is_public_and_a_fifth():
     held = held_out_rows(28155)
     assert held.mean() == pytest.approx(demo_module.HELD_OUT, abs=1e-3)
     assert (held_out_rows(100) == held[:100]).all()  # a rule on the row number alone
+
+
+def test_files_are_copied_once_and_nothing_else_is_overwritten(tmp_path):
+    from typer.testing import CliRunner
+
+    from confide.cli.app import app
+
+    assert CliRunner().invoke(app, ["demo", "--files", str(tmp_path)]).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"wages.parquet", "wages.toml"}
+    assert CliRunner().invoke(app, ["demo", "--files", str(tmp_path)]).exit_code == 0
+    (tmp_path / "wages.toml").write_text("mine")
+    refused = CliRunner().invoke(app, ["demo", "--files", str(tmp_path)])
+    assert refused.exit_code != 0
+    assert (tmp_path / "wages.toml").read_text() == "mine"

@@ -53,9 +53,18 @@ def demo(
             help="Seed the noise, for tests: results are then not private, and no ledger takes them."
         ),
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            help="Copy the table and its schema (wages.parquet, wages.toml) to this folder and stop."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Fit private wage models on a packaged table, compare them, and write a report."""
+    if files is not None:
+        _copy_files(files, as_json)
+        return
     from rich.console import Console
 
     console = Console(quiet=as_json, highlight=False)
@@ -64,6 +73,26 @@ def demo(
     )
     if as_json:
         typer.echo(json.dumps(outcome))
+
+
+def _copy_files(folder: Path, as_json: bool) -> None:
+    """Give the user the demonstration's files, to try the other commands on; overwrite nothing else."""
+    import shutil
+
+    from confide.data import cps1988
+
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = [folder / f"wages{path.suffix}" for path in cps1988()]
+    for source, target in zip(cps1988(), targets, strict=True):
+        if target.exists() and target.read_bytes() != source.read_bytes():
+            raise ParameterError(
+                f"The file {target} exists and is another.", "Move it, or name another folder."
+            )
+        shutil.copyfile(source, target)
+    if as_json:
+        typer.echo(json.dumps({"ok": True, "files": [str(target) for target in targets]}))
+    else:
+        typer.echo("Wrote " + " and ".join(str(target) for target in targets) + ".")
 
 
 @dataclass(frozen=True)
