@@ -73,7 +73,11 @@ def make_envelope(problem: SubsetProblem, eta: float) -> Envelope:
 
 def make_bounder(problem: SubsetProblem, eta: float) -> Bounder:
     """Return what computes bounds for the problem's loss."""
-    return QuadraticBounder(problem, eta, Gram(problem.columns))
+    if problem.loss.name == "squared":
+        return QuadraticBounder(problem, eta, Gram(problem.columns))
+    from confide.selection.certificate import CertificateBounder
+
+    return CertificateBounder(problem, eta)
 
 
 def sample(envelope: Envelope, size: int, source: RandomStream) -> list[Support]:
