@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def counter_outside_the_home_folder(tmp_path_factory):
+    """Keep the ledgers' rollback counters of the whole suite in a folder of its own."""
+    before = os.environ.get("CONFIDE_LEDGER_COUNTER")
+    os.environ["CONFIDE_LEDGER_COUNTER"] = str(tmp_path_factory.mktemp("counters"))
+    yield
+    if before is None:
+        del os.environ["CONFIDE_LEDGER_COUNTER"]
+    else:
+        os.environ["CONFIDE_LEDGER_COUNTER"] = before
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ def test_floats_mean_their_shortest_decimal():
 @pytest.mark.parametrize(
     "bad",
     [math.nan, math.inf, -math.inf, -0.1, "nan", "-1", "inf", "x", "", True, None, [1], Decimal("NaN"), "1e9999",
-     Decimal("1e9999"), "1" * 500, "1/0", float("-1e-300"), np.float64("nan")],
+     Decimal("1e9999"), "1e999", np.True_, 10**400, "1" * 500, "1/0", float("-1e-300"), np.float64("nan")],
 )  # fmt: skip
 def test_what_is_not_an_amount_is_refused_by_name(bad):
     with pytest.raises(ParameterError, match="'epsilon'"):

@@ -7,6 +7,7 @@ accountant, (rho,) for zCDP. Components are added as exact rationals and compare
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -150,8 +151,11 @@ class Budget:
             )
         if accountant not in ACCOUNTANTS:
             raise ParameterError(f"The 'accountant' parameter is {accountant!r}.", "Pass 'basic' or 'zcdp'.")
-        if unit not in ("row", "person"):
-            raise ParameterError(f"The 'unit' parameter is {unit!r:.80}.", "Pass 'row' or 'person'.")
+        if not isinstance(unit, str) or not re.fullmatch(r"\w[\w -]{0,39}", unit):
+            raise ParameterError(
+                f"The 'unit' parameter is {unit!r:.80}.",
+                "Pass what the schema calls one unit: 'row', 'person', 'person-year' and the like.",
+            )
         relation = Adjacency.parse(adjacency)
         infinite = isinstance(epsilon, float) and epsilon == math.inf
         if nonprivate is not True and nonprivate is not False:

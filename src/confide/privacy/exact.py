@@ -17,6 +17,8 @@ Amount = int | float | str | Decimal | Fraction
 
 #: Amounts are kept to this many decimal places, rounded up; far below any privacy parameter in use.
 RESOLUTION = 60
+#: Larger amounts are refused: they are mistakes, and no float can show them.
+LARGEST = 10**300
 _LONGEST = 400
 
 
@@ -41,6 +43,8 @@ def exact(value: Amount, name: str = "amount") -> Fraction:
     True
     """
     result = _parse(value, name)
+    if result > LARGEST:
+        raise ParameterError(f"The '{name}' parameter is above 1e300.", "Pass a number that means something.")
     if result < 0:
         raise ParameterError(f"The '{name}' parameter is negative: {value!r}.", "Pass a non-negative number.")
     scale = 10**RESOLUTION
@@ -51,7 +55,10 @@ def exact(value: Amount, name: str = "amount") -> Fraction:
 
 def _parse(value: Amount, name: str) -> Fraction:
     bad = ParameterError(f"The '{name}' parameter is {value!r:.80}.", "Pass a finite non-negative number.")
-    if isinstance(value, bool):
+    if isinstance(value, bool) or type(value).__name__ in (
+        "bool_",
+        "bool",
+    ):  # numpy's booleans are floats too
         raise bad
     if isinstance(value, Fraction):
         return value
