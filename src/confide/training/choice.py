@@ -28,9 +28,9 @@ from confide.training.optimal import optimal_geometry, working_rows
 
 Floats = npt.NDArray[np.float64]
 
-#: Prior of the choice: labels have a deviation of R/6, half of whose variance the public columns explain.
-_SIGNAL = 1.0 / 72.0
-_SAMPLING = 1.0 / 72.0
+#: Prior of the choice: labels have a deviation of R/9, half of whose variance the public columns explain.
+_SIGNAL = 1.0 / 162.0
+_SAMPLING = 1.0 / 162.0
 #: Leverage quantiles at which rows start to be shortened; 1 leaves every row as it is.
 _QUANTILES = (1.0, 0.9, 0.5, 0.1)
 #: Shares of the squared sensitivity that the intercept may take.
@@ -153,9 +153,7 @@ def _optimise(basis: Basis, rest: Floats, root: Floats) -> tuple[Floats, float]:
     chosen = working_rows(rest, 20_000)
     rows = rest[chosen]
     weights = 1.0 / np.maximum(1.0, np.sqrt(_lengths(rest, root)))
-    A = (rest * (weights * (basis.n / rest.shape[0]))[:, None]).T @ rest
-    # A sample may miss a direction that belongs to few rows; there the design's own unit scale stands in.
-    A += 1e-6 * np.eye(A.shape[0])
+    A, _ = _moments(basis, rest, weights)
     image = np.linalg.solve(A, (rows * weights[chosen][:, None]).T).T
     # One made-up row a direction, of average length: keeps M finite where the sample has no row at all.
     guard = np.eye(A.shape[0]) * float(np.sqrt(np.mean(np.einsum("ij,ij->i", image, image))) * 0.1)
@@ -165,6 +163,24 @@ def _optimise(basis: Basis, rest: Floats, root: Floats) -> tuple[Floats, float]:
     # Row lengths are scaled so that the largest weight is 1: otherwise a shortened intercept is wasted.
     shortest = max(1.0, float(np.sqrt(_lengths(rest, new).min())))
     return new / shortest, inner.gap
+
+
+def _moments(basis: Basis, rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Estimate sum w_i u_i u_i' and sum w_i^2 u_i u_i' from a sample of the rows.
+
+    The whole design has sum u_i u_i' = I. What the sample lacks of it, such as directions that belong to a
+    few rows it has missed, is made up with the sample's smallest weight: rare rows are the long ones.
+    """
+    scaled = rows * (basis.n / rows.shape[0])
+    A = (scaled * weights[:, None]).T @ rows
+    B = (scaled * (weights**2)[:, None]).T @ rows
+    if rows.shape[0] < basis.n:
+        values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - scaled.T @ rows)
+        lacking = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        smallest = float(weights.min())
+        A += smallest * lacking
+        B += smallest**2 * lacking
+    return A, B
 
 
 def noise_diagonal(A: Floats, root: Floats) -> Floats:
@@ -179,9 +195,7 @@ def _best_share(basis: Basis, rows: Floats, root: Floats, noise: float) -> tuple
     n, r = basis.n, rows.shape[1]
     # Weights at an even split; they change little with the share.
     weights = 1.0 / np.maximum(1.0, np.sqrt(first * 0.5 + (1.0 - first * 0.5) * _lengths(rows, root)))
-    weighted = rows * (weights * (n / rows.shape[0]))[:, None]
-    A = weighted.T @ rows + 1e-9 * np.eye(r)
-    B = (weighted * weights[:, None]).T @ rows
+    A, B = _moments(basis, rows, weights)
     released = noise**2 * noise_diagonal(A, root)
     sampling = _SAMPLING * np.einsum("ij,ji->i", np.linalg.solve(A, B), np.linalg.inv(A))
     flat = np.full(r, n * _SIGNAL / r)

@@ -239,6 +239,7 @@ def assemble(
         singular_values=basis.singular_values,
         label_range=problem.upper - problem.lower,
         noise_trace=float(np.sum(unit**2)),
+        sampling_trace=float(np.sum(np.linalg.solve(step.A, step.B) * np.linalg.inv(step.A).T)),
         lower_trace=basis.size**2 / basis.n,
         sensitivity=solution.sensitivity,
         noise_multiplier=request.noise_multiplier,

@@ -154,6 +154,9 @@ class Statistics:
         R.
     noise_trace : float
         Squared error of all fitted values together per (noise deviation)^2 of the released statistic.
+    sampling_trace : float
+        tr A^-1 B A^-1: sampling error of all fitted values together per residual variance; k for ordinary
+        least squares, a little more where rows are shortened.
     lower_trace : float
         k^2 / n: what no geometry without row weights can undercut.
     sensitivity : float
@@ -172,6 +175,7 @@ class Statistics:
     singular_values: Floats
     label_range: float
     noise_trace: float
+    sampling_trace: float
     lower_trace: float
     sensitivity: float
     noise_multiplier: float

@@ -19,8 +19,8 @@ Floats = npt.NDArray[np.float64]
 _POWERS = (0.0, 0.5, 1.0, 1.5)
 _SCALES = 2.0 ** np.arange(-20.0, 1.0)
 #: Prior over scales: half the mass on "nothing but the mean", the rest even in log scale, falling off
-#: where the explained variance would exceed R^2 / 40 (labels seldom fill their declared bounds).
-_LOG_PRIOR = -np.log1p((10.0 * _SCALES) ** 2)
+#: where the explained variance would exceed R^2 / 80 (labels seldom fill their declared bounds).
+_LOG_PRIOR = -np.log1p((20.0 * _SCALES) ** 2)
 _LOG_PRIOR -= np.log(np.exp(_LOG_PRIOR).sum())
 
 
