@@ -218,7 +218,7 @@ def test_forked_children_charge_the_same_store(ledger, guarantee):
 
 
 def test_a_fork_amid_charging_threads_neither_hangs_nor_charges_twice(url, open_ledger, guarantee):
-    ledger = open_ledger(url, epsilon=1000)
+    ledger = open_ledger(url, epsilon=10**9)
     stop = threading.Event()
     done = []
 
