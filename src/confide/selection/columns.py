@@ -8,6 +8,7 @@ array itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,15 @@ class Columns:
         """Read every cell once: set `squares` and whether all lie inside the bounds; return X'y, [p]."""
         products = np.zeros(self.p)
         if self.sparse:
-            cells = self._cells(self.X.data)
-            self.inside = bool(np.array_equal(cells, self.X.data))
-            clipped = _like(self.X, cells)
-            self.squares = np.asarray(clipped.power(2).sum(axis=0), dtype=np.float64).reshape(-1)
-            return np.asarray(clipped.T @ y, dtype=np.float64).reshape(-1)
+            inside = True
+            self.inside = False  # so that the chunks are clipped
+            for start, block in self._sparse_blocks():
+                given = self.X.data[self.X.indptr[start] : self.X.indptr[start + block.shape[0]]]
+                inside = inside and bool(np.array_equal(block.data, given))
+                self.squares += np.asarray(block.power(2).sum(axis=0)).reshape(-1)
+                products += block.T @ y[start : start + block.shape[0]]
+            self.inside = inside
+            return products
         from confide.selection.kernels import measure_columns, measure_rows
 
         X = self.X
@@ -87,8 +92,10 @@ class Columns:
     def correlations(self, vectors: Floats) -> Floats:
         """Return X'V for V [n] or [n, k], float64 [p] or [p, k]."""
         if self.sparse:
-            X = self.X if self.inside else _like(self.X, self._cells(self.X.data))
-            return np.asarray(X.T @ vectors, dtype=np.float64)
+            result = np.zeros((self.p, *vectors.shape[1:]))
+            for start, block in self._sparse_blocks():
+                result += block.T @ vectors[start : start + block.shape[0]]
+            return result
         if self.inside and self.X.dtype == np.float64:
             return np.asarray(self.X).T @ vectors
         result = np.zeros((self.p, *vectors.shape[1:]))
@@ -120,16 +127,17 @@ class Columns:
             self._kept.update(held)
         return result
 
-    def gram(self, rows: int | None = None) -> Floats:
-        """Return X'X (of the first `rows` rows), [p, p]: for few columns only."""
+    def gram(self) -> Floats:
+        """Return X'X, [p, p]: for few columns only."""
         if self.sparse:
-            X = self.X if self.inside else _like(self.X, self._cells(self.X.data))
-            return np.asarray((X[:rows].T @ X[:rows]).todense(), dtype=np.float64)
+            result = np.zeros((self.p, self.p))
+            for _, block in self._sparse_blocks():
+                result += (block.T @ block).toarray()
+            return result
         if self.inside and self.X.dtype == np.float64:
-            part = np.asarray(self.X)[:rows]
-            return part.T @ part
+            return np.asarray(self.X).T @ np.asarray(self.X)
         result = np.zeros((self.p, self.p))
-        for _, block in self._row_blocks(rows):
+        for _, block in self._row_blocks():
             result += block.T @ block
         return result
 
@@ -140,21 +148,35 @@ class Columns:
             block = self.X[:, columns]
         return np.asfortranarray(self._cells(block))
 
-    def _row_blocks(self, rows: int | None = None) -> Any:
-        last = self.n if rows is None else min(rows, self.n)
+    def _row_blocks(self) -> Iterator[tuple[int, Floats]]:
         height = max(1, _BLOCK // self.p)
-        for start in range(0, last, height):
-            yield start, self._cells(self.X[start : min(start + height, last)])
+        for start in range(0, self.n, height):
+            yield start, self._cells(self.X[start : start + height])
+
+    def _sparse_blocks(self) -> Iterator[tuple[int, Any]]:
+        """Yield first row and a CSR chunk, clipped and in float64: sums in float32 would miss their margin."""
+        from scipy.sparse import csr_matrix
+
+        X = self.X
+        height = max(1, int(_BLOCK * max(self.n, 1) / max(X.nnz, 1)))
+        for start in range(0, self.n, height):
+            stop = min(start + height, self.n)
+            first, last = X.indptr[start], X.indptr[stop]
+            yield (
+                start,
+                csr_matrix(
+                    (
+                        self._cells(X.data[first:last]),
+                        X.indices[first:last],
+                        X.indptr[start : stop + 1] - first,
+                    ),
+                    shape=(stop - start, self.p),
+                ),
+            )
 
     def _cells(self, block: Any) -> Floats:
         values = np.array(block, dtype=np.float64)
-        if not self.inside or not self.squares.any():
+        if not self.inside:
             np.nan_to_num(values, copy=False, nan=0.0, posinf=self.bound, neginf=-self.bound)
             np.clip(values, -self.bound, self.bound, out=values)
         return values
-
-
-def _like(X: Any, cells: Floats) -> Any:
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((cells, X.indices, X.indptr), shape=X.shape)
