@@ -80,8 +80,8 @@ def test_exit_codes_and_errors_for_machines(handle, url):
     )
     create(handle)
     report = json.loads(call("show", "--json", "--ledger", url + "#other", status=5))
-    assert report["error"] == "ledger"
-    assert "create" in report["remedy"]
+    assert report["error"]["code"] == "ledger"
+    assert "create" in report["error"]["remedy"]
     assert "pdf" in call("export", "--ledger", handle, "--format", "pdf", status=2)
     call("show", status=2)
 
@@ -94,7 +94,10 @@ def test_verify_fails_on_a_damaged_store(handle, guarantee):
     with store.writing() as connection:
         store.execute(connection, "UPDATE confide_head SET spent = '0 0'")
     assert "balances" in call("show", "--verify", "--ledger", handle, status=5)
-    assert json.loads(call("show", "--verify", "--json", "--ledger", handle, status=5))["error"] == "ledger"
+    assert (
+        json.loads(call("show", "--verify", "--json", "--ledger", handle, status=5))["error"]["code"]
+        == "ledger"
+    )
 
 
 def test_a_zcdp_ledger_without_counter(handle, guarantee):

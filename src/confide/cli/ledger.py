@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.errors import ConfideError
+from confide.cli.shared import Json, emit, reporting
 
 if TYPE_CHECKING:
     from confide.ledger import Ledger
@@ -42,7 +39,6 @@ _Counter = Annotated[
         "the user's state folder).",
     ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 _Epsilon = Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")]
 _Delta = Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")]
 
@@ -59,12 +55,12 @@ def create(
     accountant: Annotated[str, typer.Option(help="basic, or zcdp (needs a delta).")] = "basic",
     unit: Annotated[str, typer.Option(help="Whom one neighbour differs in: row or person.")] = "row",
     counter: _Counter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Create the ledger of a dataset, or check that it has exactly this budget."""
     from confide.ledger import Ledger
 
-    with _reporting(as_json):
+    with reporting(as_json):
         opened = Ledger.open(
             ledger,
             epsilon=epsilon,
@@ -87,10 +83,10 @@ def show(
         bool, typer.Option("--all", help=f"List all charges, not only the last {LISTED}.")
     ] = False,
     counter: _Counter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show budget, spending, accounts and charges. Never shows a secret, and changes nothing."""
-    with _reporting(as_json):
+    with reporting(as_json):
         opened = _open(ledger, counter)
         verified = opened.verify() if verify else None
         entries = None if verified is None else verified.entries
@@ -104,13 +100,13 @@ def grant(
     epsilon: _Epsilon,
     delta: _Delta = "0",
     counter: _Counter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Give an analyst an account within the total, or change its limits."""
-    with _reporting(as_json):
+    with reporting(as_json):
         account = _open(ledger, counter).grant(name, epsilon, delta)
         if as_json:
-            typer.echo(json.dumps(account.to_dict()))
+            emit(account.to_dict())
         else:
             typer.echo(f"{name}: limit {account.limit}; spent {account.spent}.")
 
@@ -121,10 +117,10 @@ def export(
     form: Annotated[str, typer.Option("--format", help="json (verifiable by anyone) or csv.")] = "json",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: print.")] = None,
     counter: _Counter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Export all entries of the chain, without secrets."""
-    with _reporting(as_json):
+    with reporting(as_json):
         text = _open(ledger, counter).export("json" if as_json else form)
         if output is None:
             sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -139,28 +135,10 @@ def _open(handle: str, counter: Path | None) -> Ledger:
     return Ledger.from_handle(handle, counter=counter)
 
 
-@contextmanager
-def _reporting(as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except ConfideError as error:
-        _fail(error, as_json)
-
-
-def _fail(error: ConfideError, as_json: bool) -> NoReturn:
-    """Print fact and remedy, and leave with the failure's exit status."""
-    if as_json:
-        report = {"error": error.failure.code, "fact": error.fact, "remedy": error.remedy}
-        typer.echo(json.dumps(report))
-    else:
-        typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(error.failure.exit_status)
-
-
 def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed: int | None = LISTED) -> None:
     state = ledger.show()
     if as_json:
-        typer.echo(json.dumps({**state, "verified": verified is not None}))
+        emit({**state, "verified": verified is not None})
         return
     from rich.console import Console
     from rich.markup import escape

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.errors import ConfideError, Failure, ParameterError
+from confide.cli.shared import Json, emit, fail
+from confide.errors import ConfideError, ParameterError
 
 if TYPE_CHECKING:
     from confide.schema.model import Schema
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Declare what is public about a table, and check it.", no_args_is_help=True)
 
 _File = Annotated[Path, typer.Argument(help="A CSV, Parquet or Arrow file.", metavar="FILE")]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 _Delimiter = Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")]
 
 
@@ -33,7 +32,7 @@ def init(
         bool, typer.Option("--non-interactive", help="Ask nothing; leave blanks to fill in.")
     ] = False,
     delimiter: _Delimiter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write a schema.toml for FILE with its columns' names and kinds; never a value of its data.
 
@@ -52,9 +51,9 @@ def init(
         text = template(columns, table=file.name.split(".")[0], file=target.name, declared_by=declared_by)
         _write(target, text)
     except ConfideError as error:
-        _fail(error, as_json)
+        fail(error, as_json)
     if as_json:
-        print(json.dumps({"ok": True, "schema": str(target), "columns": [draft.name for draft in columns]}))
+        emit({"schema": str(target), "columns": [draft.name for draft in columns]})
     else:
         typer.echo(f"Wrote {target} with {len(columns)} columns.")
         typer.echo(
@@ -69,7 +68,7 @@ def check(
         Path | None, typer.Argument(help="A data file whose header or metadata must fit.", metavar="[FILE]")
     ] = None,
     delimiter: _Delimiter = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Validate SCHEMA, and that FILE has its columns; no row of FILE is read."""
     from confide.schema.model import Schema
@@ -79,12 +78,12 @@ def check(
         declared = Schema.load(schema)
         warnings = [] if file is None else misfits(declared, file, delimiter=delimiter)
     except ConfideError as error:
-        _fail(error, as_json)
+        fail(error, as_json)
     unnamed = [column.name for column in declared.columns if not declared.declarer(column)]
     if unnamed:
         warnings.append(f"Nobody is named as declaring: {', '.join(unnamed)}. Fill in 'declared_by'.")
     if as_json:
-        print(json.dumps({"ok": True, **_facts(declared), "warnings": warnings}, ensure_ascii=False))
+        emit({**_facts(declared), "warnings": warnings})
         return
     _show(declared)
     for warning in warnings:
@@ -164,17 +163,3 @@ def _write(target: Path, text: str) -> None:
         raise ParameterError(
             f"The file {target} cannot be written ({error.strerror}).", "Choose another."
         ) from None
-
-
-def _fail(error: ConfideError, as_json: bool) -> NoReturn:
-    failure: Failure = error.failure
-    if as_json:
-        problems = [
-            {"line": problem.line, "column": problem.column, "fact": problem.fact, "remedy": problem.remedy}
-            for problem in getattr(error, "problems", ())
-        ]
-        body = {"code": failure.code, "fact": error.fact, "remedy": error.remedy, "problems": problems}
-        print(json.dumps({"ok": False, "error": body}, ensure_ascii=False))
-    else:
-        typer.echo(f"{failure.prose}\n{error}", err=True)
-    raise typer.Exit(failure.exit_status)
