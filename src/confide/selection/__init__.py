@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confide.selection.draws import draw as draw
     from confide.selection.enumeration import law as law
+    from confide.selection.estimator import SubsetSelector as SubsetSelector
+    from confide.selection.front import select as select
     from confide.selection.losses import Loss as Loss
     from confide.selection.losses import hinge as hinge
     from confide.selection.losses import huber as huber
@@ -15,17 +17,29 @@ if TYPE_CHECKING:
     from confide.selection.losses import quantile as quantile
     from confide.selection.losses import squared as squared
     from confide.selection.problem import SubsetProblem as SubsetProblem
+    from confide.selection.result import SelectionResult as SelectionResult
+    from confide.selection.result import Status as Status
+    from confide.selection.wide import ParquetMatrix as ParquetMatrix
+    from confide.selection.wide import attach as attach
+    from confide.selection.wide import bounded as bounded
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
     "Loss": "losses",
+    "ParquetMatrix": "wide",
+    "SelectionResult": "result",
+    "Status": "result",
     "SubsetProblem": "problem",
+    "SubsetSelector": "estimator",
+    "attach": "wide",
+    "bounded": "wide",
     "draw": "draws",
     "hinge": "losses",
     "huber": "losses",
     "law": "enumeration",
     "logistic": "losses",
     "quantile": "losses",
+    "select": "front",
     "squared": "losses",
 }
 

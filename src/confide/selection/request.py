@@ -179,7 +179,7 @@ def seed_of(random_state: Any) -> int | None:
 def _is_count(value: Any, least: int = 1) -> bool:
     import numpy as np
 
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def _is_real(value: Any) -> bool:

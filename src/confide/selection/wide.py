@@ -1,7 +1,7 @@
-"""Wide matrices in declared bounds, read where they lie: bounds by column, CSR, Parquet by blocks of columns.
+"""Wide matrices in declared bounds, read where they lie: bounds by column, CSR, Parquet by column blocks.
 
-`confide.selection.SubsetProblem` wants cells within +-b. Where the declared bounds are one symmetric pair, that
-is the matrix itself. Otherwise cells become
+`confide.selection.SubsetProblem` wants cells within +-b. Where the declared bounds are one symmetric pair,
+that is the matrix itself. Otherwise cells become
 
     clip(x, lower_j, upper_j) -> (x - middle_j) / half_width_j in [-1, 1],    NaN -> 0, the middle,
 
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import DataError, ParameterError
+from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.selection.columns import Columns
 from confide.selection.losses import Loss
-from confide.selection.problem import SubsetProblem
+from confide.selection.problem import MAX_ROWS, SubsetProblem
 
 Floats = npt.NDArray[np.float64]
 Tile = tuple[slice, slice, Floats]
@@ -201,7 +201,7 @@ class ScaledColumns(BlockColumns):
     def __init__(self, X: Any, bounds: Bounds) -> None:
         super().__init__((int(X.shape[0]), int(X.shape[1])), bounds)
         self.filled = hasattr(X, "tocsc")
-        self.X = X.tocsc() if self.filled else np.asarray(X)
+        self.X: Any = X.tocsc() if self.filled else np.asarray(X)
         self.by_columns = self.filled or (self.X.flags.f_contiguous and not self.X.flags.c_contiguous)
 
     def tiles(self) -> Iterator[Tile]:
@@ -372,6 +372,8 @@ def attach(
         np.zeros((0, X.p)), np.zeros(0), size, loss, radius, ridge,
         feature_bound=feature_bound, target_bound=target_bound,
     )  # fmt: skip
+    if X.n > MAX_ROWS:
+        raise UnsupportedError(f"The rounding proof covers {MAX_ROWS} rows.", "Sample rows.")
     target = np.asarray(y)
     if target.shape != (X.n,) or target.dtype.kind not in "fiub":
         raise DataError(
@@ -392,4 +394,5 @@ def _numbers(column: Any) -> Floats:
     """Return an Arrow column as float64 [n], nulls as NaN."""
     import pyarrow as pa
 
-    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    # Unsafe, so that an integer past 2^53 rounds instead of raising: no cell may raise.
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
