@@ -132,10 +132,16 @@ def make_request(
     amount = exact(epsilon, "epsilon")
     row_epsilon = amount / int(rows_per_unit)
     # A problem without rows has every public property of the real one.
-    empty = SubsetProblem(
-        np.zeros((0, candidates or int(size))), np.zeros(0), int(size), loss, radius, ridge,
-        feature_bound=feature_bound, target_bound=target_bound,
-    )  # fmt: skip
+    try:
+        empty = SubsetProblem(
+            np.zeros((0, candidates or int(size))), np.zeros(0), int(size), loss, radius, ridge,
+            feature_bound=feature_bound, target_bound=target_bound,
+        )  # fmt: skip
+    except OverflowError:
+        raise ParameterError(
+            "What one record can change a score by is past the largest number.",
+            "Pass a smaller radius, or narrower bounds.",
+        ) from None
     exponent(empty, mechanism, row_epsilon, relation)
     assumptions = () if recorded else (UNRECORDED,)
     if seed is not None:

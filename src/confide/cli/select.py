@@ -1,0 +1,140 @@
+"""``confide select``: which encoded columns of a file explain its label, drawn privately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.shared import Json, emit, reporting
+from confide.errors import ParameterError
+
+if TYPE_CHECKING:
+    from confide.privacy import Guarantee
+    from confide.schema import Schema
+    from confide.selection import SelectionResult
+
+
+def select(
+    file: Annotated[Path, typer.Argument(help="A CSV, Parquet or Arrow file.", metavar="FILE")],
+    schema: Annotated[Path, typer.Option("--schema", "-s", help="Its schema.toml.")],
+    size: Annotated[int, typer.Option(help="How many encoded columns to select.")],
+    epsilon: Annotated[str, typer.Option(help="Total epsilon of this draw, kept exactly (0.1 is 1/10).")],
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            "-l",
+            envvar="CONFIDE_LEDGER",
+            help="Charged before any cell is used: sqlite:///ledger.db#visits.",
+        ),
+    ] = None,
+    mechanism: Annotated[str, typer.Option(help="exponential or permute_and_flip.")] = "exponential",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="squared, huber, quantile, huber:WIDTH or quantile:LEVEL for a number; logistic or hinge "
+            "for one of two categories. [default: squared; logistic for categories]"
+        ),
+    ] = None,
+    radius: Annotated[float | None, typer.Option(help="Norm ball of the coefficients, public.")] = None,
+    ridge: Annotated[float | None, typer.Option(help="Ridge of the coefficients, public.")] = None,
+    adjacency: Annotated[
+        str, typer.Option(help="replace_one, add_remove_one, replace_private_part or replace_label.")
+    ] = "replace_one",
+    analyst: Annotated[str | None, typer.Option(help="Whose account of the ledger is charged.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result as JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the columns of FILE that explain its label, under pure differential privacy.
+
+    Everything is validated before the ledger is charged, and the ledger is charged before any cell is used.
+    """
+    options = {
+        "size": size,
+        "epsilon": epsilon,
+        "mechanism": mechanism,
+        "radius": radius,
+        "ridge": ridge,
+        "adjacency": adjacency,
+        "analyst": analyst,
+        "label": f"select {file.name}",
+    }
+    with reporting(as_json):
+        result, guarantee, declared = _run(file, schema, ledger, loss, dry_run, out, options)
+    if as_json:
+        body = {"status": "preview", "guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
+        emit(body if result is None else result.to_dict())
+    elif result is None:
+        typer.echo(f"Would be charged: {guarantee}")
+    else:
+        _show(result, declared)
+        if out is not None:
+            typer.echo(f"Wrote {out}.")
+
+
+def _run(
+    file: Path,
+    schema: Path,
+    ledger: str | None,
+    loss: str | None,
+    dry_run: bool,
+    out: Path | None,
+    options: dict[str, Any],
+) -> tuple[SelectionResult | None, Guarantee, Schema]:
+    from confide.ledger import resolve
+    from confide.schema import Schema, Table
+    from confide.selection import select as draw
+
+    if out is not None and not out.parent.is_dir():
+        raise ParameterError(
+            f"The folder of {out} does not exist.", "Make it first: a charge is never refunded."
+        )
+    declared = Schema.load(schema)
+    options = {**options, "ledger": resolve(ledger), "loss": _loss(loss)}
+    # A scan reads nothing until it is asked for rows, so that a refusal costs no reading.
+    guarantee = draw(Table.scan(file, declared), dry_run=True, **options)
+    if dry_run:
+        return None, guarantee, declared
+    result = draw(Table.read(file, declared), **options)
+    if out is not None:
+        out.write_text(result.to_json(indent=1) + "\n", encoding="utf-8")
+    return result, result.guarantee, declared
+
+
+def _loss(text: str | None) -> Any:
+    """Return a loss from its name, or from a name with its shape: ``huber:0.5``."""
+    from confide.selection import huber, quantile
+
+    if text is None or ":" not in text:
+        return text
+    kind, _, shape = text.partition(":")
+    makers = {"huber": huber, "quantile": quantile}
+    try:
+        return makers[kind](float(shape))
+    except (KeyError, ValueError):
+        raise ParameterError(
+            f"The loss is {text!r:.80}.", "Pass a name, or huber:WIDTH or quantile:LEVEL with a number."
+        ) from None
+
+
+def _show(result: SelectionResult, schema: Schema) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    owners = {name: column for column in schema.columns for name in column.feature_names}
+    console = Console()
+    title = f"{result.size} of {result.candidates} encoded columns, by {result.mechanism}, {result.loss} loss"
+    grid = Grid(title=title, title_justify="left")
+    for heading in ("selected", "of column", "role", "declared domain"):
+        grid.add_column(heading, overflow="fold")
+    for name in result.support:
+        column = owners[name]
+        grid.add_row(*(Text(cell) for cell in (name, column.name, column.role, column.domain)))
+    console.print(grid)
+    console.print(Text(str(result.guarantee)))
