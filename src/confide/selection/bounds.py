@@ -28,6 +28,25 @@ _NONE = np.zeros(0)
 _LEAST_SHARE = 0.01
 
 
+@dataclass(frozen=True)
+class Minorant:
+    """A quadratic below the centred loss: constant - c'beta + kappa beta'X'X beta / 2, c = X'v.
+
+    Attributes
+    ----------
+    constant : float
+    c : float64 array [p]
+    kappa : float
+    length : float
+        Norm of v, for the rounding of c.
+    """
+
+    constant: float
+    c: Floats
+    kappa: float
+    length: float
+
+
 @dataclass
 class Bound:
     """A valid bound of one bucket: F_{I+T} >= base - sum over T of logs_j / eta (centred scores).
@@ -47,6 +66,10 @@ class Bound:
         Rough guess of the nats by which the bound misses typical members.
     split : int
         Column to split on.
+    point : float64 array
+        Coefficients on the pinned columns and the helpers that the bound was linearised at.
+    minorant : Minorant, optional
+        Where it depends on the bucket.
     """
 
     base: float
@@ -57,6 +80,8 @@ class Bound:
     shares: Floats = field(default_factory=lambda: _NONE)
     loose: float = 0.0
     split: int = -1
+    point: Floats = field(default_factory=lambda: _NONE)
+    minorant: Minorant | None = None
 
 
 class Bounder(Protocol):
@@ -103,8 +128,9 @@ class QuadraticBounder:
 
     def __init__(self, problem: SubsetProblem, eta: float, gram: Gram) -> None:
         self.problem, self.eta, self.gram = problem, eta, gram
-        self.c = problem.products
-        self.length = math.sqrt(float(problem.y @ problem.y))
+        self.minorant = Minorant(0.0, problem.products, 1.0, math.sqrt(float(problem.y @ problem.y)))
+        #: Whether buckets with one free column use their exact Schur complements.
+        self.exact_one = True
         self.longest = float(np.sqrt(gram.diagonal.max(initial=0.0)))
         #: Sums over n terms by BLAS, in any order (Higham 2002, 3.5), and a few operations more.
         self.unit = (problem.n + 256) * 2.0**-53
@@ -120,7 +146,7 @@ class QuadraticBounder:
         # At the best multiplier the mean square norm equals radius^2, or nu = 0: search log(lambda + nu).
         if nu > 0 or square > 0.8 * self.problem.radius**2:
             best = self._search(pinned, free, left, best, fresh=guess is None)
-        if left > 1:
+        if left > 1 or not self.exact_one:
             for _ in range(4 if guess is None else 2):
                 found = self._shares(best, left)
                 if found is None:
@@ -157,7 +183,7 @@ class QuadraticBounder:
         return best
 
     def _inherit(self, free: Mask, left: int, guess: Bound | None) -> tuple[Columns, Floats]:
-        if guess is None or left < 2 or guess.helpers.size == 0:
+        if guess is None or (left < 2 and self.exact_one) or guess.helpers.size == 0:
             return _EMPTY, _NONE
         keep = free[guess.helpers]
         helpers, shares = guess.helpers[keep], guess.shares[keep]
@@ -184,7 +210,8 @@ class QuadraticBounder:
     ) -> tuple[Bound, float]:
         """Return the bound at one multiplier and point, and the mean square norm of the coefficients."""
         gram, eta, problem = self.gram, self.eta, self.problem
-        one = left == 1
+        kappa = self.minorant.kappa
+        one = left == 1 and self.exact_one
         if one:
             helpers, shares = _EMPTY, _NONE
         theta = 0.0 if one else gram.theta(problem.size + helpers.size)
@@ -195,10 +222,11 @@ class QuadraticBounder:
         point = np.zeros(pinned.size + helpers.size)
         logs, mu = np.empty(problem.p), np.zeros(problem.p)
         base, residual, spread = quadratic_bound(
-            self.c, gram.diagonal, gram.rows, gram.slot, pinned, helpers, shares, free,
-            1.0, theta, L, eta, self.tiny, one, point, logs, mu,
+            self.minorant.c, gram.diagonal, gram.rows, gram.slot, pinned, helpers, shares, free,
+            kappa, theta, L, eta, self.tiny, one, point, logs, mu,
         )  # fmt: skip
         r = problem.radius
+        base += self.minorant.constant
         base -= nu * r * r / 2 + residual * r * (1 + 1e-9) + self._margin(pinned, left, spread, base)
         mass = -eta * base + symmetric(logs, left)
         chosen = helpers
@@ -209,18 +237,18 @@ class QuadraticBounder:
         beta = np.where(mu[chosen] > 0, np.sqrt(2 * logs[chosen] / (eta * np.maximum(mu[chosen], 1e-300))), 0)
         beta = np.where(np.isfinite(beta), beta, 0.0)
         rest = max(0.0, left - float(shares.sum()))
-        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, 1.0, theta, rest, chosen)
+        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, kappa, theta, rest, chosen)
         square += float((point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
         excess = (shares * (1 - shares) if helpers.size else shares) * beta**2
-        excess = excess * (1 - theta) * gram.diagonal[chosen]
+        excess = excess * kappa * (1 - theta) * gram.diagonal[chosen]
         if one:
             loose, split = 0.001, int(chosen[np.argmax(logs[chosen])])
         else:
             loose = eta / 2 * (loose + float(excess.sum()))
             split = int(chosen[np.argmax(excess + 1e-12 * logs[chosen])])
         if helpers.size == 0:
-            return Bound(base, logs, mass, nu, _EMPTY, _NONE, loose, split), square
-        return Bound(base, logs, mass, nu, helpers, shares, loose, split), square
+            shares = _NONE
+        return Bound(base, logs, mass, nu, helpers, shares, loose, split, point), square
 
     def _margin(self, pinned: Columns, left: int, spread: float, base: float) -> float:
         """Return what rounding of the products can move the bound by.
@@ -231,4 +259,5 @@ class QuadraticBounder:
         d = self.gram.diagonal
         reach = self.problem.radius * math.sqrt(float(d[pinned].sum()) + left * self.longest**2)
         total = spread + reach
-        return 2 * self.unit * (total * total + total * self.length) + 1e-12 * abs(base)
+        rounding = self.minorant.kappa * total * total + total * self.minorant.length
+        return 2 * self.unit * rounding + 1e-12 * abs(base)

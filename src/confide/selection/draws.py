@@ -77,6 +77,10 @@ def make_bounder(problem: SubsetProblem, eta: float) -> Bounder:
         return QuadraticBounder(problem, eta, Gram(problem.columns))
     from confide.selection.certificate import CertificateBounder
 
+    if problem.loss.curvature(problem.reach) > 1e-3:
+        from confide.selection.curved import CurvedBounder
+
+        return CurvedBounder(problem, eta, Gram(problem.columns))
     return CertificateBounder(problem, eta)
 
 
