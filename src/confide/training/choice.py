@@ -154,12 +154,12 @@ def _optimise(basis: Basis, rest: Floats, root: Floats) -> tuple[Floats, float]:
     rows = rest[chosen]
     weights = 1.0 / np.maximum(1.0, np.sqrt(_lengths(rest, root)))
     A, _ = _moments(basis, rest, weights)
-    image = np.linalg.solve(A, (rows * weights[chosen][:, None]).T).T
+    image = np.asarray(np.linalg.solve(A, (rows * weights[chosen][:, None]).T).T, dtype=np.float64)
     # One made-up row a direction, of average length: keeps M finite where the sample has no row at all.
     guard = np.eye(A.shape[0]) * float(np.sqrt(np.mean(np.einsum("ij,ij->i", image, image))) * 0.1)
     inner = optimal_geometry(np.concatenate([image, guard]), tolerance=5e-3, max_passes=40)
     values, vectors = np.linalg.eigh(inner.M)
-    new = np.linalg.solve(A, vectors * np.sqrt(np.maximum(values, 0.0)))
+    new = np.asarray(np.linalg.solve(A, vectors * np.sqrt(np.maximum(values, 0.0))), dtype=np.float64)
     # Row lengths are scaled so that the largest weight is 1: otherwise a shortened intercept is wasted.
     shortest = max(1.0, float(np.sqrt(_lengths(rest, new).min())))
     return new / shortest, inner.gap
