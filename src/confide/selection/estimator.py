@@ -168,6 +168,9 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
         else:
+            columns = getattr(X, "columns", None)
+            if columns is not None and len(set(columns)) < len(columns):
+                raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
             # Values are secret: only types and shapes are checked, and no row is needed.
             X = validate_data(
                 self, X, accept_sparse="csr", dtype=None, ensure_all_finite=False, ensure_min_samples=0
