@@ -53,7 +53,7 @@ def cells(n: int, p: int, fill: float = 1.0):
 def target(columns: np.ndarray) -> np.ndarray:
     signal = columns @ np.ones(SIZE)
     noise = np.random.default_rng(1).normal(size=len(signal)) * signal.std() / np.sqrt(5)
-    return np.clip(0.3 * (signal + noise), -1, 1)
+    return np.clip(0.4 / signal.std() * (signal + noise), -1, 1)
 
 
 def prepare(case, folder: Path) -> Path:
