@@ -73,7 +73,7 @@ def test_the_partition_changes_time_never_the_law(seed, splits):
     envelope.split(splits)
     drawn = []
     while len(drawn) < 6000:  # rejection from this very partition
-        supports, log_bounds = envelope.propose(20_000, source := seeded_stream(seed + 7 * len(drawn)))
+        supports, log_bounds, _ = envelope.propose(20_000, source := seeded_stream(seed + 7 * len(drawn)))
         logs, _ = envelope.log_acceptance(supports, log_bounds)
         if np.exp(logs).mean() < 1e-3:
             pytest.skip("hardly anything is accepted from so few buckets")

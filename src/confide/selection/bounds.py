@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from confide.selection.gram import Gram
 from confide.selection.problem import SubsetProblem
-from confide.selection.quadratic import quadratic_bound, spread_of_rest
+from confide.selection.quadratic import lagrange_scores, quadratic_bound, spread_of_rest
 from confide.selection.symmetric import log_symmetric, marginals
 
 Floats = npt.NDArray[np.float64]
@@ -26,6 +26,8 @@ _EMPTY = np.zeros(0, dtype=np.int64)
 _NONE = np.zeros(0)
 #: Marginals below this do not enter the point that a bound is linearised at.
 _LEAST_SHARE = 0.01
+#: Nats of looseness from which it is worth an inverse to redistribute curvature.
+_LOOSE = 1.5
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Bound:
         Coefficients on the pinned columns and the helpers that the bound was linearised at.
     minorant : Minorant, optional
         Where it depends on the bucket.
+    sigma : float
+        Curvature that every column gives to the helpers (`Gram.cover`); 0: none does.
     """
 
     base: float
@@ -82,6 +86,7 @@ class Bound:
     split: int = -1
     point: Floats = field(default_factory=lambda: _NONE)
     minorant: Minorant | None = None
+    sigma: float = 0.0
 
 
 class Bounder(Protocol):
@@ -89,6 +94,10 @@ class Bounder(Protocol):
 
     def bound(self, pinned: Columns, free: Mask, left: int, guess: Bound | None) -> Bound:
         """Return a bound for the supports I + T, T a subset of `left` free columns."""
+        ...
+
+    def screen(self, supports: npt.NDArray[np.int64], nus: Floats) -> Floats | None:
+        """Return cheap lower bounds on centred scores, [m], or None where there are none."""
         ...
 
 
@@ -141,8 +150,8 @@ class QuadraticBounder:
         gram = self.gram
         gram.ensure(pinned)
         helpers, shares = self._inherit(free, left, guess)
-        nu = guess.nu if guess is not None else 0.0
-        best, square = self._evaluate(pinned, free, left, nu, helpers, shares)
+        nu, sigma = (guess.nu, guess.sigma) if guess is not None else (0.0, 0.0)
+        best, square = self._evaluate(pinned, free, left, nu, helpers, shares, sigma)
         # At the best multiplier the mean square norm equals radius^2, or nu = 0: search log(lambda + nu).
         if nu > 0 or square > 0.8 * self.problem.radius**2:
             best = self._search(pinned, free, left, best, fresh=guess is None)
@@ -151,7 +160,7 @@ class QuadraticBounder:
                 found = self._shares(best, left)
                 if found is None:
                     break
-                trial, _ = self._evaluate(pinned, free, left, best.nu, *found)
+                trial, _ = self._evaluate(pinned, free, left, best.nu, *found, best.sigma)
                 if not trial.mass < best.mass - 1e-3:
                     if trial.mass < best.mass:
                         best = trial
@@ -159,6 +168,26 @@ class QuadraticBounder:
                 best = trial
             if best.nu > 0:
                 best = self._search(pinned, free, left, best, fresh=False)
+            if gram.whole and best.loose > _LOOSE and best.sigma == 0:
+                best = self._covered(pinned, free, left, best)
+        return best
+
+    def _covered(self, pinned: Columns, free: Mask, left: int, best: Bound) -> Bound:
+        """Try to take curvature from all columns and give it to the helpers."""
+        L = (self.problem.ridge + best.nu) / self.minorant.kappa
+        if self.tiny < L:
+            for share in (0.25, 0.5):
+                sigma = 2.0 ** math.floor(math.log2(share * L) + 0.5)
+                trial, _ = self._evaluate(pinned, free, left, best.nu, best.helpers, best.shares, sigma)
+                if trial.mass < best.mass:
+                    best = trial
+        if best.sigma > 0:
+            found = self._shares(best, left)
+            if found is not None:
+                trial, _ = self._evaluate(pinned, free, left, best.nu, *found, best.sigma)
+                if trial.mass < best.mass:
+                    best = trial
+            best = self._search(pinned, free, left, best, fresh=False)
         return best
 
     def _search(self, pinned: Columns, free: Mask, left: int, best: Bound, *, fresh: bool) -> Bound:
@@ -172,7 +201,7 @@ class QuadraticBounder:
                 nu = max(L * factor - ridge, 0.0)
                 if nu == best.nu:
                     continue
-                trial, _ = self._evaluate(pinned, free, left, nu, best.helpers, best.shares)
+                trial, _ = self._evaluate(pinned, free, left, nu, best.helpers, best.shares, best.sigma)
                 if trial.mass < best.mass:
                     best, moved = trial, True
                     break
@@ -206,7 +235,14 @@ class QuadraticBounder:
         return chosen[keep], shares[keep]
 
     def _evaluate(
-        self, pinned: Columns, free: Mask, left: int, nu: float, helpers: Columns, shares: Floats
+        self,
+        pinned: Columns,
+        free: Mask,
+        left: int,
+        nu: float,
+        helpers: Columns,
+        shares: Floats,
+        sigma: float,
     ) -> tuple[Bound, float]:
         """Return the bound at one multiplier and point, and the mean square norm of the coefficients."""
         gram, eta, problem = self.gram, self.eta, self.problem
@@ -214,16 +250,29 @@ class QuadraticBounder:
         one = left == 1 and self.exact_one
         if one:
             helpers, shares = _EMPTY, _NONE
-        theta = 0.0 if one else gram.theta(problem.size + helpers.size)
         L = problem.ridge + nu
-        if self.tiny > L and theta == 0.0:
-            L = self.tiny
-            nu = L - problem.ridge
+        extra = None
+        if one or not 0 < sigma * kappa < 0.9 * L:
+            sigma = 0.0
+        else:
+            uncertain = shares * (1 - shares)
+            most = uncertain > 0.05 * uncertain.max(initial=0.0)
+            cover = gram.cover(sigma, helpers[most])
+            if cover is not None:
+                extra = np.full(problem.p, -kappa * sigma)
+                extra[helpers[most]] += kappa * cover
+        if extra is None:
+            sigma = 0.0
+            theta = 0.0 if one else gram.theta(problem.size + helpers.size)
+            extra = kappa * theta * gram.diagonal
+            if self.tiny > L and theta == 0.0:
+                L = self.tiny
+                nu = L - problem.ridge
         point = np.zeros(pinned.size + helpers.size)
         logs, mu = np.empty(problem.p), np.zeros(problem.p)
         base, residual, spread = quadratic_bound(
             self.minorant.c, gram.diagonal, gram.rows, gram.slot, pinned, helpers, shares, free,
-            kappa, theta, L, eta, self.tiny, one, point, logs, mu,
+            kappa, extra, L, eta, self.tiny, one, point, logs, mu,
         )  # fmt: skip
         r = problem.radius
         base += self.minorant.constant
@@ -237,10 +286,10 @@ class QuadraticBounder:
         beta = np.where(mu[chosen] > 0, np.sqrt(2 * logs[chosen] / (eta * np.maximum(mu[chosen], 1e-300))), 0)
         beta = np.where(np.isfinite(beta), beta, 0.0)
         rest = max(0.0, left - float(shares.sum()))
-        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, kappa, theta, rest, chosen)
+        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, kappa, extra, rest, chosen)
         square += float((point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
         excess = (shares * (1 - shares) if helpers.size else shares) * beta**2
-        excess = excess * kappa * (1 - theta) * gram.diagonal[chosen]
+        excess = excess * (kappa * gram.diagonal - extra)[chosen]
         if one:
             loose, split = 0.001, int(chosen[np.argmax(logs[chosen])])
         else:
@@ -248,7 +297,27 @@ class QuadraticBounder:
             split = int(chosen[np.argmax(excess + 1e-12 * logs[chosen])])
         if helpers.size == 0:
             shares = _NONE
-        return Bound(base, logs, mass, nu, helpers, shares, loose, split, point), square
+        bound = Bound(base, logs, mass, nu, helpers, shares, loose, split, point, None, sigma)
+        return bound, square
+
+    def screen(self, supports: npt.NDArray[np.int64], nus: Floats) -> Floats | None:
+        """Return Lagrangian bounds on the scores of `supports` at multipliers `nus`, from kept products."""
+        problem, minorant = self.problem, self.minorant
+        if not self.gram.whole:
+            return None
+        self.gram.fill()
+        out = np.empty(supports.shape[0])
+        lagrange_scores(
+            minorant.c, self.gram.rows, self.gram.slot, supports, minorant.kappa, problem.ridge, nus,
+            problem.radius, out,
+        )  # fmt: skip
+        # The solution of a system that Cholesky accepts has a value within 1e-9 of itself (pivots above 1e-14).
+        return (
+            out
+            + minorant.constant
+            - 1e-9 * np.abs(out)
+            - self._margin(supports[0][:0], problem.size, 0.0, 0.0)
+        )
 
     def _margin(self, pinned: Columns, left: int, spread: float, base: float) -> float:
         """Return what rounding of the products can move the bound by.

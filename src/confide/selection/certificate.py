@@ -71,6 +71,9 @@ class CertificateBounder:
         assert best is not None
         return best
 
+    def screen(self, supports: npt.NDArray[np.int64], nus: Floats) -> None:
+        """Return None: a bound on one support costs as much as its score."""
+
     def _L(self, nu: float) -> float:
         return max(self.problem.ridge + nu, self.tiny)
 

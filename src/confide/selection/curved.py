@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from confide.selection.bounds import Bound, Columns, Mask, Minorant, QuadraticBounder
+from confide.selection.bounds import Bound, Columns, Floats, Mask, Minorant, QuadraticBounder
 from confide.selection.certificate import CertificateBounder
 from confide.selection.gram import Gram
 from confide.selection.problem import SubsetProblem
@@ -62,6 +63,9 @@ class CurvedBounder(QuadraticBounder):
             if plain.mass < best.mass:
                 best = plain
         return best
+
+    def screen(self, supports: npt.NDArray[np.int64], nus: Floats) -> None:
+        """Return None: the minorant differs from bucket to bucket."""
 
     def _here(self, pinned: Columns, free: Mask, left: int, guess: Bound | None) -> Bound:
         bound = super().bound(pinned, free, left, guess)

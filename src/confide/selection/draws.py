@@ -94,9 +94,12 @@ def sample(envelope: Envelope, size: int, source: RandomStream) -> list[Support]
     while len(result) < size:
         wanted = size - len(result)
         count = min(1 << 16, 8 + math.ceil(1.1 * wanted / max(share, 1e-3)))
-        supports, log_bounds = envelope.propose(count, proposals)
-        logs, _ = envelope.log_acceptance(supports, log_bounds)
-        accepted = np.flatnonzero(bernoulli_log(logs, stream=coins))
+        supports, log_bounds, nus = envelope.propose(count, proposals)
+        # Two coins whose probabilities multiply to that of acceptance; the first spares most scores.
+        screen = envelope.log_screen(supports, log_bounds, nus)
+        kept = np.flatnonzero(bernoulli_log(screen, stream=coins))
+        logs, _ = envelope.log_acceptance(supports[kept], log_bounds[kept])
+        accepted = kept[bernoulli_log(logs - screen[kept], stream=coins)]
         result += map(tuple, supports[accepted[:wanted]].tolist())
         if len(result) < size:
             share = (share + accepted.size / count) / 2

@@ -149,7 +149,7 @@ class Envelope:
             self._log_weights = np.array([bucket.log_weight for bucket in self.buckets])
         return self._log_weights
 
-    def propose(self, count: int, stream: RandomStream) -> tuple[Supports, Floats]:
+    def propose(self, count: int, stream: RandomStream) -> tuple[Supports, Floats, Floats]:
         """Draw supports with probability proportional to exp(-eta bound).
 
         Returns
@@ -158,16 +158,19 @@ class Envelope:
             Rows sorted.
         log_bounds : float64 array [count]
             -eta (bound - reference) of each.
+        nus : float64 array [count]
+            Multipliers of the ball of their buckets.
         """
         chosen = weighted_choice(log_weights=self.log_weights, size=count, stream=stream)
         supports = np.empty((count, self.problem.size), dtype=np.int64)
-        log_bounds = np.empty(count)
+        log_bounds, nus = np.empty(count), np.empty(count)
         order = np.argsort(chosen, kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(chosen[order])) + 1):
             bucket = self.buckets[int(chosen[part[0]])]
             fixed = len(bucket.pinned)
             supports[part, :fixed] = bucket.pinned
             log_bounds[part] = -self.eta * (bucket.bound.base - self.reference)
+            nus[part] = bucket.bound.nu
             if bucket.left:
                 if bucket.tree is None:
                     bucket.tree = tree_of(bucket.bound.logs, bucket.left)
@@ -175,7 +178,15 @@ class Envelope:
                 drawn = walk_all(bucket.tree, bucket.left, part.size, stream)
                 supports[part, fixed:] = drawn
                 log_bounds[part] += bucket.bound.logs[drawn].sum(axis=1)
-        return np.sort(supports, axis=1), log_bounds
+        return np.sort(supports, axis=1), log_bounds, nus
+
+    def log_screen(self, supports: Supports, log_bounds: Floats, nus: Floats) -> Floats:
+        """Return log-probabilities of a first, cheap test: at least those of acceptance, 0 where there is none."""
+        lower = self.bounder.screen(supports, nus) if len(supports) else None
+        if lower is None:
+            return np.zeros(len(supports))
+        # A single support's own bound is its score, above what the screen knows.
+        return np.minimum(-self.eta * (lower - self.reference) - log_bounds, 0.0)
 
     def log_acceptance(self, supports: Supports, log_bounds: Floats) -> tuple[Floats, Floats]:
         """Return the log-probabilities of acceptance (at most 0), and the scores less the reference.
@@ -186,8 +197,7 @@ class Envelope:
             If a bound lies above a score.
         """
         unique, places = np.unique(supports, axis=0, return_inverse=True)
-        scores = np.array([self.problem.centred_score(tuple(s)) for s in unique.tolist()]) - self.reference
-        found = scores[places.reshape(-1)]
+        found = (self.problem.known_scores(unique) - self.reference)[places.reshape(-1)]
         result = -self.eta * found - log_bounds
         # A single support meets its own bound by the same operations: exactly 0.
         if not np.all(result <= 0):
@@ -196,7 +206,12 @@ class Envelope:
 
     def acceptance(self, count: int, stream: RandomStream) -> float:
         """Return the mean acceptance of `count` trial proposals, which are thrown away."""
-        logs, _ = self.log_acceptance(*self.propose(count, stream))
+        supports, log_bounds, nus = self.propose(count, stream)
+        logs = self.log_screen(supports, log_bounds, nus)
+        # Where the screen leaves hardly anything, its own mean says enough.
+        kept = np.flatnonzero(logs > -30)
+        if kept.size:
+            logs[kept], _ = self.log_acceptance(supports[kept], log_bounds[kept])
         return float(np.exp(logs).mean())
 
     def refine(

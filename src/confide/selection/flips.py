@@ -102,13 +102,17 @@ def flip(envelope: Envelope, size: int, source: RandomStream) -> list[tuple[int,
     time = np.zeros(size)
     while waiting.size:
         time[waiting] += exponentials(waiting.size, clock) * pace
-        supports, log_bounds = envelope.propose(waiting.size, proposals)
-        logs, scores = envelope.log_acceptance(supports, log_bounds)
+        supports, log_bounds, nus = envelope.propose(waiting.size, proposals)
+        screen = envelope.log_screen(supports, log_bounds, nus)
+        kept = np.flatnonzero(bernoulli_log(screen, stream=coins))
+        logs, scores = envelope.log_acceptance(supports[kept], log_bounds[kept])
         gap = np.maximum(scores - best, 0.0)
-        logs = np.minimum(logs, -eta * best - log_bounds)  # scores below the best count as the best
-        k = time[waiting]
-        ratio = -np.expm1(-eta * gap) * np.expm1(k)
-        accepted = bernoulli_log(logs - np.log1p(ratio), stream=coins)
+        # Scores below the best count as the best.
+        logs = np.minimum(logs, -eta * best - log_bounds[kept])
+        ratio = -np.expm1(-eta * gap) * np.expm1(time[waiting[kept]])
+        coin = bernoulli_log(logs - screen[kept] - np.log1p(ratio), stream=coins)
+        accepted = np.zeros(waiting.size, dtype=np.bool_)
+        accepted[kept[coin]] = True
         for place, support in zip(waiting[accepted].tolist(), supports[accepted].tolist(), strict=True):
             result[place] = tuple(support)
         waiting = waiting[~accepted]

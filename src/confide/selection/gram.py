@@ -35,6 +35,7 @@ class Gram:
         self.count = 0
         self._theta: Floats | None = None
         self._smallest = 0.0
+        self._inverses: dict[float, Floats | None] = {}
 
     @property
     def whole(self) -> bool:
@@ -102,3 +103,37 @@ class Gram:
         top = -np.partition(-off, most - 1, axis=1)[:, :most] if keep.size > most else off
         sums = np.cumsum(-np.sort(-top, axis=1), axis=1).max(axis=0)
         self._theta = np.maximum(0.0, 1 - np.concatenate([[0.0], sums])[:most] - loss)
+
+    def inverse(self, sigma: float) -> Floats | None:
+        """Return (G + sigma I)^-1 within a relative 1e-7 of its norm, kept; None where that is not certain."""
+        if sigma not in self._inverses:
+            self.fill()
+            p = self.columns.p
+            largest = float(np.abs(self.rows).sum(axis=1).max(initial=0.0)) + sigma
+            # An inverse by Cholesky: error below 16 p^2 units times the condition number (Higham 2002, 14.3).
+            if largest / sigma * 16 * p * p * 2.0**-53 > 1e-7:
+                self._inverses[sigma] = None
+            else:
+                from scipy.linalg import cho_factor, cho_solve
+
+                shifted = self.rows + sigma * np.eye(p)
+                self._inverses[sigma] = cho_solve(cho_factor(shifted, lower=True), np.eye(p))
+        return self._inverses[sigma]
+
+    def cover(self, sigma: float, chosen: npt.NDArray[np.int64]) -> Floats | None:
+        """Return e >= 0 on the columns `chosen` with G + sigma I above diag(e), 0 elsewhere; None if unknown.
+
+        By Schur complements, diag(e) on A lies below G + sigma I if and only if it lies below the inverse of
+        the block P_AA, P = (G + sigma I)^-1. So curvature is taken from all columns, sigma each, and given to the
+        few that matter: e_j = psi / P_jj, psi the inverse of the largest eigenvalue of the scaled block.
+        """
+        P = self.inverse(sigma)
+        if P is None or chosen.size == 0:
+            return None
+        block = P[np.ix_(chosen, chosen)]
+        own = np.diagonal(block)
+        scale = np.sqrt(own)
+        largest = float(np.linalg.eigvalsh(block / np.outer(scale, scale))[-1])
+        # The error of P is at most 1e-7 / sigma, seen against P_jj.
+        error = chosen.size * 2e-7 / (sigma * float(own.min()))
+        return 1 / (own * (largest + error)) * (1 - 1e-9)

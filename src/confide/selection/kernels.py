@@ -80,14 +80,18 @@ def dot(x: Any, y: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def gram_of(A: Any, y: Any, G: Any, c: Any) -> None:
-    """Fill G = A'A and c = A'y for A [n, k] in F order, by `dot`."""
-    k = A.shape[1]
-    for i in range(k):
-        c[i] = dot(A[:, i], y)
-        for j in range(i + 1):
-            G[i, j] = dot(A[:, i], A[:, j])
-            G[j, i] = G[i, j]
+def gram_of_pairs(A: Any, y: Any, supports: Any, G: Any, c: Any) -> None:
+    """Fill c = A'y and the entries of G = A'A that occur in a row of `supports`; the others stay NaN."""
+    for j in range(A.shape[1]):
+        c[j] = dot(A[:, j], y)
+    for i in range(supports.shape[0]):
+        for a in range(supports.shape[1]):
+            for b in range(a + 1):
+                j = supports[i, a]
+                k = supports[i, b]
+                if np.isnan(G[j, k]):
+                    G[j, k] = dot(A[:, j], A[:, k])
+                    G[k, j] = G[j, k]
 
 
 @njit(cache=True, nogil=True)

@@ -201,24 +201,35 @@ class SubsetProblem:
             self._scores[support] = known
         return known
 
+    def known_scores(self, supports: npt.NDArray[np.int64]) -> Floats:
+        """Return `centred_score` of the sorted rows of `supports`, the new ones computed together, [m]."""
+        keys = list(map(tuple, supports.tolist()))
+        new = [i for i, key in enumerate(keys) if key not in self._scores]
+        if len(self._scores) + len(new) > 1 << 18:
+            self._scores.clear()
+            new = list(range(len(keys)))
+        if new:
+            values = self.centred_scores(supports[new]).tolist()
+            self._scores.update(zip((keys[i] for i in new), values, strict=True))
+        return np.array([self._scores[key] for key in keys])
+
     def centred_scores(self, supports: npt.NDArray[np.int64]) -> Floats:
         """Return F_S - sum loss(y_i, 0) for the rows of `supports` [m, size]."""
         out = np.empty(supports.shape[0])
         if self.loss.name == "squared":
-            from confide.selection.kernels import gram_of, squared_scores
+            from confide.selection.kernels import gram_of_pairs, squared_scores
 
             used, places = np.unique(supports, return_inverse=True)
+            places = places.reshape(supports.shape)
             if used.size <= max(2 * self.size, 1024) and self.n * used.size <= 1 << 27:
-                A = self.columns.take(used)
-                G, c = np.empty((used.size, used.size)), np.empty(used.size)
-                gram_of(A, self.y, G, c)
-                squared_scores(G, c, places.reshape(supports.shape), self.ridge, self.radius, out)
+                pairs, c = np.full((used.size, used.size), np.nan), np.empty(used.size)
+                gram_of_pairs(self.columns.take(used), self.y, places, pairs, c)
+                squared_scores(pairs, c, places, self.ridge, self.radius, out)
                 return out
-            if supports.shape[0] > 1:
-                half = supports.shape[0] // 2
-                out[:half] = self.centred_scores(supports[:half])
-                out[half:] = self.centred_scores(supports[half:])
-                return out
+            half = supports.shape[0] // 2
+            out[:half] = self.centred_scores(supports[:half])
+            out[half:] = self.centred_scores(supports[half:])
+            return out
         for i, support in enumerate(supports):
             out[i] = self._solve(support)
         return out

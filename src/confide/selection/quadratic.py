@@ -1,9 +1,9 @@
 """Bounds of a bucket under a quadratic minorant: kernels.
 
 For S = I + T let the centred score be at least C + min over beta on S of beta'(kappa G + L) beta / 2 - c'beta
-- nu r^2 / 2, with L = lambda + nu (Lagrange, nu >= 0). Choose h >= 0 with kappa G - diag(h) positive
-semidefinite on every set that occurs (h = kappa theta diag G, or 0), mu = L + h, and any point (b, m) on I and a
-set A of free columns. With Q = kappa G + L - diag(0 on I, mu elsewhere), convexity of beta'Q beta gives
+- nu r^2 / 2, with L = lambda + nu (Lagrange, nu >= 0). Choose h with kappa G - diag(h) positive semidefinite
+on every set that occurs (`Gram.theta`, `Gram.cover`; 0 always is), mu = L + h > 0, and any point (b, m) on I
+and a set A of free columns. With Q = kappa G + L - diag(0 on I, mu elsewhere), convexity of beta'Q beta gives
 
     beta'Q beta / 2 >= v'beta - (b, m)'v / 2,    v = Q (b, m),
 
@@ -37,9 +37,10 @@ _DEFLATE = 1 - 1e-9
 @njit(cache=True, nogil=True)
 def quadratic_bound(
     c: Any, diagonal: Any, rows: Any, slots: Any, pinned: Any, helpers: Any, shares: Any, free: Any,
-    kappa: float, theta: float, L: float, eta: float, least: float, exact_one: bool, point: Any, logs: Any, mu: Any,
+    kappa: float, extra: Any, L: float, eta: float, least: float, exact_one: bool, point: Any, logs: Any,
+    mu: Any,
 ) -> Any:  # fmt: skip
-    """Fill logs[j] = eta w_j (-inf where not free), mu, and the point (b, m); return (base, residual, spread).
+    """Fill logs[j] = eta w_j (-inf where not free), mu and the point; return (base, residual, spread).
 
     Parameters
     ----------
@@ -50,7 +51,9 @@ def quadratic_bound(
     shares : float64 [a]
         pi on A, in (0, 1].
     free : bool [p]
-    kappa, theta, L, eta : float
+    kappa, L, eta : float
+    extra : float64 [p]
+        h.
     least : float
         Pivot that replaces a vanishing one (L = 0 with collinear I).
     exact_one : bool
@@ -82,7 +85,7 @@ def quadratic_bound(
         H[x, x] += L
         if x >= i:
             j = members[x]
-            H[x, x] += (L + kappa * theta * diagonal[j]) * (1.0 / shares[x - i] - 1.0)
+            H[x, x] += (L + extra[j]) * (1.0 / shares[x - i] - 1.0)
     factor = H.copy()
     if k > 0 and not solve_definite(factor, rhs, point):
         factor[:] = H
@@ -110,14 +113,14 @@ def quadratic_bound(
         _schur(diagonal, rows, slots, pinned, kappa, L, factor, mu)
     for x in range(a):
         j = helpers[x]
-        u[j] += kappa * theta * diagonal[j] * point[i + x]
+        u[j] += extra[j] * point[i + x]
         base -= point[i + x] * (c[j] - u[j]) / 2
     for j in range(p):
         if not free[j]:
             logs[j] = -np.inf
             continue
         if not exact_one:
-            mu[j] = L + kappa * theta * diagonal[j]
+            mu[j] = L + extra[j]
         square = u[j] * u[j]
         if square == 0.0:
             logs[j] = 0.0
@@ -157,7 +160,7 @@ def _schur(
 
 @njit(cache=True, nogil=True)
 def spread_of_rest(
-    logs: Any, mu: Any, diagonal: Any, eta: float, kappa: float, theta: float, left: float, helpers: Any
+    logs: Any, mu: Any, diagonal: Any, eta: float, kappa: float, extra: Any, left: float, helpers: Any
 ) -> Any:
     """Return E over the columns outside `helpers` of beta_j^2 and of (kappa G_jj - h_j) beta_j^2, roughly.
 
@@ -181,7 +184,45 @@ def spread_of_rest(
             beta = 2 * logs[j] / (eta * mu[j])
             total += x
             square += x * beta
-            loose += x * beta * (kappa * (1 - theta) * diagonal[j])
+            loose += x * beta * (kappa * diagonal[j] - extra[j])
     if total == 0.0:
         return 0.0, 0.0
     return left * square / total, left * loose / total
+
+
+@njit(cache=True, nogil=True)
+def lagrange_scores(
+    c: Any,
+    rows: Any,
+    slots: Any,
+    supports: Any,
+    kappa: float,
+    ridge: float,
+    nus: Any,
+    radius: float,
+    out: Any,
+) -> None:
+    """Fill out[i] with min over beta of beta'(kappa G + L) beta / 2 - c'beta - nu r^2 / 2, -inf where unknown.
+
+    Below the score by weak duality, and of second order in the error of nu: a cheap first test of a proposal.
+    """
+    s = supports.shape[1]
+    H = np.empty((s, s))
+    rhs = np.empty(s)
+    beta = np.empty(s)
+    for i in range(supports.shape[0]):
+        known = True
+        for x in range(s):
+            row = slots[supports[i, x]]
+            known &= row >= 0
+            rhs[x] = c[supports[i, x]]
+            if known:
+                for z in range(x + 1):
+                    H[x, z] = kappa * rows[row, supports[i, z]]
+                H[x, x] += ridge + nus[i]
+        out[i] = -np.inf
+        if known and solve_definite(H, rhs, beta):
+            total = 0.0
+            for x in range(s):
+                total += rhs[x] * beta[x]
+            out[i] = -total / 2 - nus[i] * radius * radius / 2

@@ -78,14 +78,15 @@ def fill_tree(logs: Any, t: int, tree: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def walk_tree(tree: Any, t: int, words: Any, position: int, out: Any) -> int:
-    """Draw a t-subset with probability proportional to its product; return the next position, -1 for too few words.
+    """Draw a t-subset with probability proportional to its product.
 
-    At each node the number that goes left is chosen by ratios of positive terms, the likelier outcome last, so
-    that every comparison u < p has p with full relative accuracy.
+    Returns the next position, or -1 where the words run out. At each node, the number that goes left is chosen by ratios of sums of positive terms.
     """
     size = tree.shape[0] // 2
     nodes = np.empty(2 * t + 2, dtype=np.int64)
     counts = np.empty(2 * t + 2, dtype=np.int64)
+    values = np.empty(t + 1)
+    after = np.empty(t + 2)
     depth = 0
     found = 0
     nodes[0] = 1
@@ -100,37 +101,25 @@ def walk_tree(tree: Any, t: int, words: Any, position: int, out: Any) -> int:
             out[found] = node - size
             found += 1
             continue
-        total = 0.0
-        best = -1
-        share = -1.0
+        best = 0
         for i in range(k + 1):
             term = tree[2 * node, i] + tree[2 * node + 1, k - i] - tree[node, k]
-            if term > -np.inf:
-                value = math.exp(term)
-                total += value
-                if value > share:
-                    share = value
-                    best = i
+            values[i] = math.exp(term) if term > -np.inf else 0.0
+            if values[i] > values[best]:
+                best = i
+        # One number at a time, the likeliest last: P(i | none before) = value / what remains, a sum of positive
+        # terms; so every comparison u < p has p with full relative accuracy.
+        after[k + 1] = values[best]
+        for i in range(k, -1, -1):
+            after[i] = after[i + 1] + (values[i] if i != best else 0.0)
         left = best
-        remaining = total
-        # One at a time: P(i | none before) = value / what remains, a sum of positive terms.
         for i in range(k + 1):
-            if i == best:
+            if i == best or values[i] == 0.0:
                 continue
-            term = tree[2 * node, i] + tree[2 * node + 1, k - i] - tree[node, k]
-            if term == -np.inf:
-                continue
-            value = math.exp(term)
-            remaining = share
-            for m in range(i, k + 1):
-                if m != best:
-                    other = tree[2 * node, m] + tree[2 * node + 1, k - m] - tree[node, k]
-                    if other > -np.inf:
-                        remaining += math.exp(other)
             u, position = full_exponent_uniform(words, position)
             if u < 0.0:
                 return -1
-            if u * remaining < value:
+            if u * after[i] < values[i]:
                 left = i
                 break
         if k - left > 0:
