@@ -7,6 +7,7 @@ import pytest
 from confide.errors import (
     BudgetError,
     DataError,
+    LedgerError,
     ParameterError,
     SchemaError,
     UncertifiedWarning,
@@ -65,6 +66,10 @@ class Watched:
         self.read.append("label")
         return self._table.label
 
+    def content_tag(self, key):
+        self.read.append("label")  # a tag covers every cell
+        return self._table.content_tag(key)
+
 
 def test_dry_run_reads_and_charges_nothing(ledger):
     table = Watched(Table.from_frame(frame(), SCHEMA))
@@ -92,8 +97,28 @@ def test_the_label_is_read_after_the_charge_and_never_when_refused(ledger):
             seen.append(str(ledger.total().epsilon))
             return real(self)
 
+        def content_tag(self, key):
+            seen.append(str(ledger.total().epsilon))
+            return super().content_tag(key)
+
     train(Later(Table.from_frame(frame(), SCHEMA)), **ASK, ledger=ledger)
-    assert seen == ["1"]
+    assert seen == ["1", "1"]
+
+
+def test_the_ledger_knows_which_table_was_charged_and_refuses_other_secrets(ledger):
+    first = train(Table.from_frame(frame(), SCHEMA), epsilon=0.5, delta=1e-6, ledger=ledger)
+    assert [charge["id"] for charge in ledger.show()["charges"]] == [first.entry]
+    train(Table.from_frame(frame(seed=1), SCHEMA), epsilon=0.5, delta=1e-6, ledger=ledger)
+    assert [version["version"] for version in ledger.show()["versions"]] == [1, 2]
+    # Fewer public columns protect the same labels; another label does not.
+    fewer = {**SCHEMA, "columns": {name: SCHEMA["columns"][name] for name in ("age", "wage")}}
+    train(Table.from_frame(frame(), fewer), epsilon=0.25, delta=1e-6, ledger=ledger)
+    other = {**SCHEMA, "columns": {**fewer["columns"], "age": {**SCHEMA["columns"]["age"], "role": "label"},
+                                   "wage": {**SCHEMA["columns"]["wage"], "role": "public"}}}  # fmt: skip
+    spent = ledger.total()
+    with pytest.raises(LedgerError, match="other secrets"):
+        train(Table.from_frame(frame(), other), epsilon=0.25, delta=1e-6, ledger=ledger)
+    assert ledger.total() == spent
 
 
 def test_a_crash_after_the_charge_keeps_it(ledger):

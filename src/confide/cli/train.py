@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from confide.cli.shared import Json, emit, fail
 from confide.errors import ConfideError, ParameterError
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def train(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the result, with its model, as JSON.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a report for people, one self-contained HTML file.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Fit a private regression of the label of FILE on its public columns.
 
@@ -69,20 +72,20 @@ def train(
             chunk_rows,
             dry_run,
             out,
+            report,
         )
     except ConfideError as error:
-        _fail(error, as_json)
+        fail(error, as_json)
     if as_json:
         body = {"guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
-        typer.echo(
-            json.dumps({"ok": True, "status": "preview", **body} if result is None else result.to_dict())
-        )
+        emit({"status": "preview", **body} if result is None else result.to_dict())
     elif result is None:
         typer.echo(f"Would be charged: {guarantee}")
     else:
         _show(result)
-        if out is not None:
-            typer.echo(f"Wrote {out}.")
+        for path in (out, report):
+            if path is not None:
+                typer.echo(f"Wrote {path}.")
 
 
 def _run(
@@ -99,22 +102,24 @@ def _run(
     chunk_rows: int | None,
     dry_run: bool,
     out: Path | None,
+    report: Path | None,
 ) -> tuple[TrainingResult | None, Guarantee]:
     from confide.ledger import resolve
     from confide.schema import Schema, Table
     from confide.training import train as fit
 
-    if out is not None and not out.parent.is_dir():
-        raise ParameterError(
-            f"The folder of {out} does not exist.", "Make it first: a charge is never refunded."
-        )
-    declared = Schema.load(schema)
+    for path in (out, report):
+        if path is not None and not path.parent.is_dir():
+            raise ParameterError(
+                f"The folder of {path} does not exist.", "Make it first: a charge is never refunded."
+            )
+    declared, book = Schema.load(schema), resolve(ledger)
     # A chunked table reads nothing until it is asked for rows, so that a refusal costs no reading.
     table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000)
     options = {
         "epsilon": epsilon,
         "delta": delta,
-        "ledger": resolve(ledger),
+        "ledger": book,
         "engine": engine,
         "conditioning": _conditioning(conditioning),
         "degree": degree,
@@ -127,9 +132,14 @@ def _run(
         return None, guarantee
     if chunk_rows is None:
         table = Table.read(file, declared)
+    before = None if book is None else book.show()
     result = fit(table, **options)
     if out is not None:
         out.write_text(result.to_json(indent=1) + "\n", encoding="utf-8")
+    if report is not None:
+        from confide.report import write_report
+
+        write_report(result, report, table=table, ledger=book, before=before)
     return result, result.guarantee
 
 
@@ -166,14 +176,3 @@ def _show(result: TrainingResult) -> None:
         "before shrinkage."
     )
     console.print(Text(str(result.guarantee)))
-
-
-def _fail(error: ConfideError, as_json: bool) -> NoReturn:
-    """Print fact and remedy, and leave with the failure's exit status."""
-    failure = error.failure
-    if as_json:
-        body = {"code": failure.code, "fact": error.fact, "remedy": error.remedy}
-        typer.echo(json.dumps({"ok": False, "error": body}))
-    else:
-        typer.echo(f"{failure.prose}\n{error}", err=True)
-    raise typer.Exit(failure.exit_status)

@@ -17,6 +17,7 @@ How it is built, from the bottom:
 `operations`        charge, settle, keep, grant, bind: each decided inside a session
 `reading`           balances, listings, exports, verification: never writes
 `handle`, `ledger`  what callers hold
+`charging`          reserve, bind, compute, settle: how the systems spend
 ==================  ===================================================================================
 
 What a caller may rely on:
@@ -35,6 +36,7 @@ two handles, threads, processes, hosts     one budget: the store serialises them
 """
 
 from confide.ledger.budget import Budget, Spending
+from confide.ledger.charging import charged
 from confide.ledger.ledger import Ledger, resolve
 from confide.ledger.records import AccountState, Preview, Request, Reservation, Update, Verification
 
@@ -48,5 +50,6 @@ __all__ = [
     "Spending",
     "Update",
     "Verification",
+    "charged",
     "resolve",
 ]

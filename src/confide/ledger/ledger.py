@@ -332,13 +332,13 @@ class Ledger(Handle):
     def bind(self, schema_digest: str, content_tag: str) -> int:
         """Say which table the next charges are about; return its version number (1, 2, ...).
 
-        The first call fixes the dataset's schema. A new tag (rows were appended or changed) opens a new
+        The first call fixes what the dataset protects. A new tag (rows were appended or changed) opens a new
         version, whose charges add to the old ones in the same budget; a tag seen before keeps its number.
 
         Parameters
         ----------
         schema_digest : str
-            ``table.schema.digest``.
+            ``table.schema.secrets``: the part of the schema that says what neighbours may differ in.
         content_tag : str
             ``table.content_tag(ledger.tag_key)``: keyed, so that an export tells nothing about the rows.
 
@@ -352,6 +352,23 @@ class Ledger(Handle):
 
         operation = Bind(name_of(schema_digest, "schema_digest"), name_of(content_tag, "content_tag"))
         return run(self._store, self._load(), self._directory, operation)
+
+    def check_schema(self, schema_digest: str) -> None:
+        """Check that `bind` would take this digest; reads the ledger alone and changes nothing.
+
+        Raises
+        ------
+        LedgerError
+            If the dataset was bound to another.
+        """
+        from confide.ledger.operations import same_schema
+        from confide.ledger.reading import bound_schema
+
+        store, row = self._store, self._load()
+        with store.reading() as connection:
+            bound = bound_schema(store, connection, row)
+        if bound is not None:
+            same_schema(row.name, bound, schema_digest)
 
     # -- reading: pure ---------------------------------------------------------------------------------
 

@@ -178,6 +178,16 @@ class Grant:
         return session.append(chain.GRANTED, fields)
 
 
+def same_schema(dataset: str, bound: str, asked: str) -> None:
+    """Refuse a table that protects something else than the dataset's earlier ones."""
+    if bound != asked:
+        raise LedgerError(
+            f"The dataset {dataset!r} was declared with schema {bound[:12]}, not {asked[:12]}: other secrets "
+            "(label, private columns, id or unit).",
+            "Use the schema it was opened with, or give the other table a dataset name of its own.",
+        )
+
+
 @dataclass(frozen=True)
 class Bind:
     """Name the schema and the content that the next charges are about."""
@@ -189,12 +199,7 @@ class Bind:
         """Return the version number; a tag that was seen before keeps its number."""
         versions = session.versions()
         for number, (digest, tag) in enumerate(versions, start=1):
-            if digest != self.schema_digest:
-                raise LedgerError(
-                    f"The dataset {session.dataset.name!r} was declared with schema {digest[:12]}, "
-                    f"not {self.schema_digest[:12]}.",
-                    "Use the schema it was opened with, or give the other table a dataset name of its own.",
-                )
+            same_schema(session.dataset.name, digest, self.schema_digest)
             if tag == self.tag:
                 return number
         versions.append((self.schema_digest, self.tag))

@@ -47,6 +47,16 @@ def balance(store: Store, connection: Connection, dataset: Dataset) -> tuple[cha
     return chain.Mark(row[0], row[1]), read_vector(row[2])
 
 
+def bound_schema(store: Store, connection: Connection, dataset: Dataset) -> str | None:
+    """Return the schema digest that the dataset was bound to, or None."""
+    row = store.row(
+        connection,
+        "SELECT schema_digest FROM confide_version WHERE dataset_id = ? ORDER BY version",
+        (dataset.id,),
+    )
+    return None if row is None else row[0]
+
+
 def accounts(store: Store, connection: Connection, dataset: Dataset) -> dict[str, tuple[Vector, Vector]]:
     """Return (limit, spent) by analyst, in order of name."""
     rows = store.rows(

@@ -303,7 +303,9 @@ def _effects(
     first = next(iter(result.coefficients), "")
     has_intercept = len(result.coefficients) == len(result.model.names) + 1
     for name, value in result.coefficients.items():
-        meaning = words.effect_words(name, value, schema)
+        # With its square in the model, a column has no effect per unit that is the same everywhere.
+        curved = f"{name}^2" in result.coefficients
+        meaning = "" if curved else words.effect_words(name, value, schema)
         rows.append(
             Effect(
                 name,
@@ -410,7 +412,7 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
         parts,
         tuple(accounts),
         charges,
-        _own_entry(result, charges, 0 if before is None else before["entries"], budget),
+        result.entry if any(charge["id"] == result.entry for charge in charges) else None,
         state["entries"],
         state["head"],
         tuple(state.get("assumptions", ())),
@@ -424,25 +426,6 @@ def _amounts(values: Mapping[str, str], parts: tuple[str, ...]) -> dict[str, str
 
 def _short(text: str) -> str:
     return show(math.inf if text == "inf" else Fraction(text))
-
-
-def _own_entry(
-    result: TrainingResult, charges: tuple[dict[str, Any], ...], since: int, budget: Mapping[str, Any]
-) -> str | None:
-    """Return the id of the one entry that can be this release's; None where none or several can."""
-    guarantee = result.guarantee.to_dict()
-    found = []
-    for charge in charges:
-        amounts = charge["charge"]
-        fits = charge["mechanism"] == guarantee["event"]["mechanism"] and charge["sequence"] > since
-        if budget["accountant"] == "basic" and budget["adjacency"] == guarantee["adjacency"]:
-            fits = fits and (amounts["epsilon"], amounts["delta"]) == (
-                guarantee["epsilon"],
-                guarantee["delta"],
-            )
-        if fits:
-            found.append(charge["id"])
-    return found[0] if len(found) == 1 or (found and since) else None
 
 
 def _plain(value: Any) -> Any:

@@ -140,6 +140,24 @@ class Schema:
         public = [[c.name, c.role, self.declarer(c)] for c in self.columns if c.role in ("public", "id")]
         return _sha256({"format": _FORMAT, "table": self.name, "unit": self.unit, "public": public})
 
+    @cached_property
+    def secrets(self) -> str:
+        """SHA-256 (hex) over what neighbouring tables may differ in: unit, id, label and private columns.
+
+        Two schemas with the same secrets protect the same cells of the same units, so that their releases
+        may share a budget; public columns, bounds and notes may differ.
+        """
+        private = sorted(column.name for column in self.columns if column.role == "private")
+        label, who = (None if column is None else column.name for column in (self.label, self.id))
+        what = {
+            "unit": self.unit,
+            "id": who,
+            "rows": self.max_rows_per_id,
+            "label": label,
+            "private": private,
+        }
+        return _sha256({"format": _FORMAT, **what})
+
     def require(self, adjacency: Adjacency | str, *, label: bool = True) -> None:
         """Check that the schema fits a neighbouring relation, before any data is read.
 

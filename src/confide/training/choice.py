@@ -98,9 +98,10 @@ def choose(
     r = rest.shape[1]
     if r == 0:
         return Plan(np.eye(first) * math.sqrt(basis.n), float(first), 1.0, math.nan)
-    quantiles = _QUANTILES if leverage is None else (leverage,)
-    if noise == 0:
-        quantiles = (1.0,)
+    if leverage is not None:
+        quantiles = (leverage,)
+    else:  # without noise there is nothing to gain from shortened rows: ordinary least squares
+        quantiles = _QUANTILES if noise > 0 else (1.0,)
     # Metric of the rest: a diagonal in spectral coordinates, C x = V f(S) S u; optimal starts from spectral.
     base = "spectral" if kind == "optimal" else kind
     shape = diagonal(basis.singular_values, base, p, rho, 0.0) * basis.singular_values

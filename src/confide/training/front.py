@@ -131,7 +131,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
             stacklevel=2,
         )
     problem = table_problem(table, intercept=fit_intercept, powers=powers)
-    result = fit(problem, request, ledger=ledger, analyst=analyst, label=label or "train")
+    result = fit(problem, request, ledger=ledger, table=table, analyst=analyst, label=label or "train")
     model = replace(result.model, names=base_names(schema), schema_digest=schema.digest, powers=powers)
     return replace(result, model=model)
 
@@ -171,27 +171,22 @@ def fit(
     request: Request,
     *,
     ledger: Any = None,
+    table: Any = None,
     analyst: str | None = None,
     label: str = "train",
 ) -> TrainingResult:
     """Read what is public, reserve, release, settle. A charge stays whatever happens after it."""
-    step = plan_step(problem, request)
-    reservation, book = None, None
-    if ledger is not None:
-        from confide.ledger import resolve
+    from confide.ledger import charged
 
-        book = resolve(ledger)
-        assert book is not None
-        reservation = book.reserve(request.guarantee, analyst=analyst, label=label)
-    if request.nonprivate:
-        answer = exact_answer
-    else:
-        answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
-    solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
-    result = assemble(problem, request, step, solution)
-    if book is not None and reservation is not None:
-        book.settle(reservation)
-    return result
+    step = plan_step(problem, request)
+    with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
+        if request.nonprivate:
+            answer = exact_answer
+        else:
+            answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
+        solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
+        result = assemble(problem, request, step, solution)
+    return result if reservation is None else replace(result, entry=reservation.id)
 
 
 def plan_step(problem: LinearProblem, request: Request) -> PublicStep:

@@ -218,6 +218,8 @@ class TrainingResult:
     residual_deviation : float
         Estimated deviation of the label about its linear fit.
     statistics : Statistics
+    entry : str
+        Id of the ledger's entry that paid for this release; empty without a ledger.
     """
 
     model: LinearModel
@@ -231,6 +233,7 @@ class TrainingResult:
     shrunk_errors: dict[str, float]
     residual_deviation: float
     statistics: Statistics = field(repr=False)
+    entry: str = ""
 
     def predict(self, X: Any) -> Floats:
         """Return the model's predictions; post-processing, hence free."""
@@ -261,6 +264,7 @@ class TrainingResult:
             "status": self.status.code,
             "guarantee": self.guarantee.to_dict(),
             "sentence": str(self.guarantee),
+            "entry": self.entry,
             "model": self.model.to_dict(),
             "coefficients": self.coefficients,
             "unbiased": self.unbiased,

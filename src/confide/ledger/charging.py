@@ -1,0 +1,57 @@
+"""The one way in which the systems spend: reserve, say which table it was for, compute, settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from confide.ledger.ledger import Ledger, resolve
+from confide.ledger.records import Reservation
+from confide.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from confide.schema import ChunkedTable, Table
+
+
+@contextmanager
+def charged(
+    ledger: Ledger | str | None,
+    guarantee: Guarantee,
+    *,
+    table: Table | ChunkedTable | None = None,
+    analyst: str | None = None,
+    label: str = "",
+) -> Iterator[Reservation | None]:
+    """Charge `guarantee` before the block and settle after it; an exception inside leaves the charge.
+
+    Parameters
+    ----------
+    ledger : Ledger, URL with ``#dataset``, or None
+        None charges nothing and yields None: the guarantee must then say ``"unrecorded"``.
+    guarantee : Guarantee
+    table : Table or ChunkedTable, optional
+        Bound to the dataset once the charge is durable, because its content tag reads private cells
+        (`Ledger.bind`): a table with other secrets is refused, changed content opens a new version. In the
+        chain a charge is about the version that is bound next.
+    analyst, label : str
+        See `Ledger.reserve`.
+
+    Raises
+    ------
+    RefusedError
+        Nothing was read, nothing was spent.
+    LedgerError
+        If the dataset belongs to a table with other secrets; before the charge where the ledger knows it.
+    """
+    book = resolve(ledger)
+    if book is None:
+        yield None
+        return
+    if table is not None:
+        book.check_schema(table.schema.secrets)
+    reservation = book.reserve(guarantee, analyst=analyst, label=label)
+    if table is not None:
+        book.bind(table.schema.secrets, table.content_tag(book.tag_key))
+    yield reservation
+    book.settle(reservation)
