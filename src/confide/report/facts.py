@@ -301,7 +301,7 @@ def _effects(
     rows = []
     # The intercept is named by the training room; a column of the same name would follow it.
     first = next(iter(result.coefficients), "")
-    has_intercept = len(result.coefficients) == len(result.model.names) + 1
+    has_intercept = len(result.coefficients) == len(result.model.terms) + 1
     for name, value in result.coefficients.items():
         # With its square in the model, a column has no effect per unit that is the same everywhere.
         curved = f"{name}^2" in result.coefficients
