@@ -89,6 +89,15 @@ class Bound:
     sigma: float = 0.0
 
 
+#: mu and h of a bound that is being made.
+Detail = tuple[Floats, Floats]
+Pair = tuple[Bound, Detail]
+
+
+def _mass(pair: Pair) -> float:
+    return pair[0].mass
+
+
 class Bounder(Protocol):
     """Computes bounds of buckets of one problem at one exponent."""
 
@@ -151,58 +160,60 @@ class QuadraticBounder:
         gram.ensure(pinned)
         helpers, shares = self._inherit(free, left, guess)
         nu, sigma = (guess.nu, guess.sigma) if guess is not None else (0.0, 0.0)
-        best, square = self._evaluate(pinned, free, left, nu, helpers, shares, sigma)
+        best = self._evaluate(pinned, free, left, nu, helpers, shares, sigma)
         # At the best multiplier the mean square norm equals radius^2, or nu = 0: search log(lambda + nu).
-        if nu > 0 or square > 0.8 * self.problem.radius**2:
+        if nu > 0 or self._describe(pinned, left, *best) > 0.8 * self.problem.radius**2:
             best = self._search(pinned, free, left, best, fresh=guess is None)
         if left > 1 or not self.exact_one:
             for _ in range(4 if guess is None else 2):
-                found = self._shares(best, left)
+                found = self._shares(best[0], left)
                 if found is None:
                     break
-                trial, _ = self._evaluate(pinned, free, left, best.nu, *found, best.sigma)
-                if not trial.mass < best.mass - 1e-3:
-                    if trial.mass < best.mass:
-                        best = trial
+                trial = self._evaluate(pinned, free, left, best[0].nu, *found, best[0].sigma)
+                gained = best[0].mass - trial[0].mass
+                if gained > 0:
+                    best = trial
+                if not gained > 1e-3:
                     break
-                best = trial
-            if best.nu > 0:
+            if best[0].nu > 0:
                 best = self._search(pinned, free, left, best, fresh=False)
-            if gram.whole and best.loose > _LOOSE and best.sigma == 0:
+            self._describe(pinned, left, *best)
+            if gram.whole and best[0].loose > _LOOSE and best[0].sigma == 0:
                 best = self._covered(pinned, free, left, best)
-        return best
+        self._describe(pinned, left, *best)
+        return best[0]
 
-    def _covered(self, pinned: Columns, free: Mask, left: int, best: Bound) -> Bound:
+    def _covered(self, pinned: Columns, free: Mask, left: int, best: Pair) -> Pair:
         """Try to take curvature from all columns and give it to the helpers."""
-        L = (self.problem.ridge + best.nu) / self.minorant.kappa
+        bound = best[0]
+        L = (self.problem.ridge + bound.nu) / self.minorant.kappa
         if self.tiny < L:
             for share in (0.25, 0.5):
                 sigma = 2.0 ** math.floor(math.log2(share * L) + 0.5)
-                trial, _ = self._evaluate(pinned, free, left, best.nu, best.helpers, best.shares, sigma)
-                if trial.mass < best.mass:
-                    best = trial
-        if best.sigma > 0:
-            found = self._shares(best, left)
+                trial = self._evaluate(pinned, free, left, bound.nu, bound.helpers, bound.shares, sigma)
+                best = min(best, trial, key=_mass)
+        if best[0].sigma > 0:
+            found = self._shares(best[0], left)
             if found is not None:
-                trial, _ = self._evaluate(pinned, free, left, best.nu, *found, best.sigma)
-                if trial.mass < best.mass:
-                    best = trial
+                trial = self._evaluate(pinned, free, left, bound.nu, *found, best[0].sigma)
+                best = min(best, trial, key=_mass)
             best = self._search(pinned, free, left, best, fresh=False)
         return best
 
-    def _search(self, pinned: Columns, free: Mask, left: int, best: Bound, *, fresh: bool) -> Bound:
+    def _search(self, pinned: Columns, free: Mask, left: int, best: Pair, *, fresh: bool) -> Pair:
         ridge = self.problem.ridge
         least = max(ridge, self.tiny)
         step = 1.5 if fresh else 0.3
         for _ in range(14 if fresh else 7):
-            L = max(ridge + best.nu, least)
+            bound = best[0]
+            L = max(ridge + bound.nu, least)
             moved = False
             for factor in (math.exp(step), math.exp(-step)):
                 nu = max(L * factor - ridge, 0.0)
-                if nu == best.nu:
+                if nu == bound.nu:
                     continue
-                trial, _ = self._evaluate(pinned, free, left, nu, best.helpers, best.shares, best.sigma)
-                if trial.mass < best.mass:
+                trial = self._evaluate(pinned, free, left, nu, bound.helpers, bound.shares, bound.sigma)
+                if trial[0].mass < bound.mass:
                     best, moved = trial, True
                     break
             if not moved:
@@ -243,8 +254,8 @@ class QuadraticBounder:
         helpers: Columns,
         shares: Floats,
         sigma: float,
-    ) -> tuple[Bound, float]:
-        """Return the bound at one multiplier and point, and the mean square norm of the coefficients."""
+    ) -> Pair:
+        """Return the bound at one multiplier and point, not yet described, with mu and h."""
         gram, eta, problem = self.gram, self.eta, self.problem
         kappa = self.minorant.kappa
         one = left == 1 and self.exact_one
@@ -278,27 +289,36 @@ class QuadraticBounder:
         base += self.minorant.constant
         base -= nu * r * r / 2 + residual * r * (1 + 1e-9) + self._margin(pinned, left, spread, base)
         mass = -eta * base + symmetric(logs, left)
-        chosen = helpers
+        found = Bound(base, logs, mass, nu, helpers, shares, 0.0, -1, point, None, sigma)
+        return found, (mu, extra)
+
+    def _describe(self, pinned: Columns, left: int, bound: Bound, detail: Detail) -> float:
+        """Set where to split and how loose the bound is; return the mean square norm of the coefficients.
+
+        For proposals only: a typical member misses the bound by the variance of its coefficients around the
+        point, seen by Q = kappa G - diag(h); the diagonal of Q is all that is looked at.
+        """
+        eta, kappa, (mu, extra) = self.eta, self.minorant.kappa, detail
+        logs, chosen, shares = bound.logs, bound.helpers, bound.shares
+        variance = shares * (1 - shares)
         if chosen.size == 0:
             chosen = candidates(logs, left + 8)
             shares = np.empty(chosen.size)
             marginals(logs, left, chosen, shares)
-        beta = np.where(mu[chosen] > 0, np.sqrt(2 * logs[chosen] / (eta * np.maximum(mu[chosen], 1e-300))), 0)
+            variance = shares
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beta = np.sqrt(2 * logs[chosen] / (eta * mu[chosen]))
         beta = np.where(np.isfinite(beta), beta, 0.0)
         rest = max(0.0, left - float(shares.sum()))
-        square, loose = spread_of_rest(logs, mu, gram.diagonal, eta, kappa, extra, rest, chosen)
-        square += float((point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
-        excess = (shares * (1 - shares) if helpers.size else shares) * beta**2
-        excess = excess * (kappa * gram.diagonal - extra)[chosen]
-        if one:
-            loose, split = 0.001, int(chosen[np.argmax(logs[chosen])])
+        square, loose = spread_of_rest(logs, mu, self.gram.diagonal, eta, kappa, extra, rest, chosen)
+        square += float((bound.point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
+        excess = variance * beta**2 * (kappa * self.gram.diagonal - extra)[chosen]
+        if left == 1 and self.exact_one:
+            bound.loose, bound.split = 0.001, int(chosen[np.argmax(logs[chosen])])
         else:
-            loose = eta / 2 * (loose + float(excess.sum()))
-            split = int(chosen[np.argmax(excess + 1e-12 * logs[chosen])])
-        if helpers.size == 0:
-            shares = _NONE
-        bound = Bound(base, logs, mass, nu, helpers, shares, loose, split, point, None, sigma)
-        return bound, square
+            bound.loose = eta / 2 * (loose + float(excess.sum()))
+            bound.split = int(chosen[np.argmax(excess + 1e-12 * logs[chosen])])
+        return square
 
     def screen(self, supports: npt.NDArray[np.int64], nus: Floats) -> Floats | None:
         """Return Lagrangian bounds on the scores of `supports` at multipliers `nus`, from kept products."""

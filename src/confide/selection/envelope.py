@@ -20,6 +20,10 @@ from confide.selection.bounds import Bound, Bounder, candidates, tree_of
 from confide.selection.problem import SubsetProblem
 from confide.selection.symmetric import fill_tree, walk_many
 
+#: Bytes of trees that are kept, and of buckets that `refine` makes by default.
+_TREES = 1 << 28
+_BUCKETS = 1 << 31
+
 Floats = npt.NDArray[np.float64]
 Supports = npt.NDArray[np.int64]
 
@@ -74,6 +78,7 @@ class Envelope:
         self._heap: list[tuple[float, int, Bucket]] = []
         self._serial = 0
         self._log_weights: Floats | None = None
+        self._room = _TREES
         root = self._make((), (), problem.size, None)
         assert root is not None
         self.reference = self._best_guess(root)
@@ -125,6 +130,7 @@ class Envelope:
         while done < count and self._heap:
             _, _, bucket = heapq.heappop(self._heap)
             gone.add(id(bucket))
+            self._room += 0 if bucket.tree is None else bucket.tree.nbytes
             for child in self.children(bucket):
                 self._add(child)
             done += 1
@@ -172,13 +178,21 @@ class Envelope:
             log_bounds[part] = -self.eta * (bucket.bound.base - self.reference)
             nus[part] = bucket.bound.nu
             if bucket.left:
-                if bucket.tree is None:
-                    bucket.tree = tree_of(bucket.bound.logs, bucket.left)
-                    fill_tree(bucket.bound.logs, bucket.left, bucket.tree)
-                drawn = walk_all(bucket.tree, bucket.left, part.size, stream)
+                drawn = walk_all(self._tree(bucket), bucket.left, part.size, stream)
                 supports[part, fixed:] = drawn
                 log_bounds[part] += bucket.bound.logs[drawn].sum(axis=1)
         return np.sort(supports, axis=1), log_bounds, nus
+
+    def _tree(self, bucket: Bucket) -> Floats:
+        """Return the tree of a bucket, kept while there is room."""
+        if bucket.tree is not None:
+            return bucket.tree
+        tree = tree_of(bucket.bound.logs, bucket.left)
+        fill_tree(bucket.bound.logs, bucket.left, tree)
+        if self._room >= tree.nbytes:
+            self._room -= tree.nbytes
+            bucket.tree = tree
+        return tree
 
     def log_screen(self, supports: Supports, log_bounds: Floats, nus: Floats) -> Floats:
         """Return log-probabilities of a first, cheap test: at least those of acceptance, 0 where there is none."""
@@ -221,7 +235,7 @@ class Envelope:
         acceptance: float | None = None,
         draws: int = 1,
         seconds: float = math.inf,
-        most: int = 1 << 16,
+        most: int | None = None,
     ) -> float:
         """Split until proposals are accepted often enough; return the last estimate.
 
@@ -233,9 +247,11 @@ class Envelope:
             Share to reach; by default until `draws` accepted proposals are expected to take less time than
             the splitting took (so that the whole takes at most about twice the least time).
         seconds, most : float, int
-            Limits of time and buckets: they change when to stop, never the law.
+            Limits of time and buckets (by default 2 GB of them): they change when to stop, never the law.
         """
         start = time.perf_counter()
+        if most is None:
+            most = max(32, min(1 << 16, _BUCKETS // (8 * self.problem.p)))
         batch = 8
         while True:
             before = time.perf_counter()
