@@ -46,6 +46,7 @@ PAIRS = {
         Event.of("approximate", epsilon=0.3, delta=1e-7),
         Event.of("approximate", epsilon=0.2, delta=1e-7),
     ),
+    "group": (Event.of("pure", epsilon=0.1).group(3), Event.of("pure", epsilon=0.1).group(2)),
     "poisson_gaussian": (
         Event.of("poisson_gaussian", noise_multiplier=1.0, **SAMPLED),
         Event.of("poisson_gaussian", noise_multiplier=1.3, **SAMPLED),
@@ -124,7 +125,7 @@ class MetamorphicSuite:
 class TestBasic(MetamorphicSuite):
     accountant = BasicAccountant
     names = ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip", "randomized_response",
-             "approximate")  # fmt: skip
+             "approximate", "group")  # fmt: skip
 
     def test_exact(self):
         assert self.epsilon(Event.of("pure", epsilon=0.1).times(3)) == Fraction(3, 10)
@@ -133,7 +134,7 @@ class TestBasic(MetamorphicSuite):
 class TestZCDP(MetamorphicSuite):
     accountant = ZCDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "randomized_response")  # fmt: skip
+             "permute_and_flip", "randomized_response", "group")  # fmt: skip
 
     def test_bounded_range_only_for_the_exponential_mechanism(self):  # F16
         assert zcdp_cost(Event.of("exponential", epsilon=1)) == Fraction(1, 8)
@@ -146,13 +147,13 @@ class TestZCDP(MetamorphicSuite):
 class TestRDP(MetamorphicSuite):
     accountant = RDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "randomized_response", "poisson_gaussian")  # fmt: skip
+             "permute_and_flip", "randomized_response", "poisson_gaussian", "group")  # fmt: skip
 
 
 class TestPLD(MetamorphicSuite):
     accountant = PLDAccountant
     names = ("gaussian", "laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip",
-             "randomized_response", "approximate", "poisson_gaussian")  # fmt: skip
+             "randomized_response", "approximate", "poisson_gaussian", "group")  # fmt: skip
 
     def test_gaussians_are_exact(self):
         events = [
@@ -300,3 +301,35 @@ def test_filters_stop_before_the_limit(kind):
 def test_pure_cost():
     assert pure_cost(Event.of("exponential", epsilon=0.1).times(3)) == Fraction(3, 10)
     assert pure_cost(PAIRS["gaussian"][0]) is None
+
+
+def test_a_group_pays_for_its_size_under_every_calculus():
+    gaussian = Event.of("gaussian", noise_multiplier=3.0)
+    mixed = Event.sequence([gaussian.times(2), PAIRS["exponential"][0]])
+    assert zcdp_cost(gaussian.group(3)) == 9 * zcdp_cost(gaussian)
+    assert zcdp_cost(mixed.group(2).times(5)) == 20 * zcdp_cost(mixed)
+    assert zcdp_cost(gaussian.group(2).group(3)) == 36 * zcdp_cost(gaussian)
+    assert pure_cost(PAIRS["pure"][0].group(4)) == 4 * pure_cost(PAIRS["pure"][0])
+    # mu-GDP becomes size mu: exact, and what a noise multiplier of a third would cost.
+    third = PLDAccountant().compose(Event.of("gaussian", noise_multiplier=1.0)).epsilon(DELTA)
+    assert PLDAccountant().compose(gaussian.group(3)).epsilon(DELTA) == pytest.approx(float(third), rel=1e-9)
+    assert zcdp_cost(PAIRS["approximate"][0].group(2)) is None
+    with pytest.raises(UnsupportedError):
+        PLDAccountant().compose(PAIRS["discrete_gaussian"][0].group(2))
+    for bad in (0, -1, True, "2"):
+        with pytest.raises(ParameterError, match="size"):
+            zcdp_cost(Event("group", (("size", bad),), 1, (gaussian,)))
+
+
+def test_converted_guarantees_carry_their_cost_in_the_event():
+    from confide.privacy import Guarantee, group
+
+    event = Event.of("gaussian", noise_multiplier=4.0)
+    one = Guarantee(1, 1e-6, "add_remove_one", "row", event)
+    assert zcdp_cost(one.under("replace_one").event) == 4 * zcdp_cost(event)
+    assert zcdp_cost(group(one, 10, unit="person").event) == 100 * zcdp_cost(event)
+    assert zcdp_cost(
+        Guarantee(1, 1e-6, "replace_one", "row", event).under("replace_label").event
+    ) == zcdp_cost(event)
+    again = Guarantee.from_json(group(one, 10).to_json())
+    assert zcdp_cost(again.event) == 100 * zcdp_cost(event)

@@ -18,6 +18,8 @@ Plain = str | int | float | bool | None
 
 #: Name of an event that stands for the sequence of its parts.
 COMPOSED = "composed"
+#: Name of an event that stands for its parts as seen by tables which differ in `size` units.
+GROUP = "group"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Event:
     count : int
         How often, >= 0. Zero is the empty event and costs nothing.
     parts : tuple of Event
-        Of a composed event, in the order they were run.
+        Of a composed event, in the order they were run; of a group event, what the group faces.
     """
 
     mechanism: str
@@ -44,9 +46,10 @@ class Event:
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
             raise ParameterError(f"The 'count' of an event is {self.count!r}.", "Pass an integer >= 0.")
-        if (self.mechanism == COMPOSED) is False and self.parts:
+        if self.parts and self.mechanism not in (COMPOSED, GROUP):
             raise ParameterError(
-                f"The event {self.mechanism!r} has parts.", "Only a composed event has: use Event.sequence."
+                f"The event {self.mechanism!r} has parts.",
+                "Only composed and group events have: use Event.sequence or Event.group.",
             )
         for name, value in self.parameters:
             if not (value is None or isinstance(value, str | int | float | bool)):
@@ -63,6 +66,10 @@ class Event:
     def sequence(cls, events: Iterable[Event], *, count: int = 1) -> Event:
         """Describe the adaptive composition of `events`, repeated `count` times."""
         return cls(COMPOSED, (), count, tuple(events))
+
+    def group(self, size: int) -> Event:
+        """Describe this event as it looks to tables that differ in `size` units."""
+        return Event(GROUP, (("size", size),), 1, (self,))
 
     def times(self, count: int) -> Event:
         """Describe `count` repetitions of this event."""

@@ -125,7 +125,10 @@ class Guarantee:
             return replace_guarantee(self, adjacency=target)
         if self.adjacency is Adjacency.ADD_REMOVE_ONE:
             doubled = group_amounts(self.epsilon, self.delta, 2)
-            return replace_guarantee(self, epsilon=doubled[0], delta=doubled[1], adjacency=target)
+            # The event carries the two steps too, for accountants that price events.
+            return replace_guarantee(
+                self, epsilon=doubled[0], delta=doubled[1], adjacency=target, event=self.event.group(2)
+            )
         raise AdjacencyError(
             f"A guarantee under {self.adjacency.value!r} says nothing about {target.value!r}.",
             f"Ask for a mechanism under {target.value!r}, or for a weaker relation.",
@@ -223,4 +226,6 @@ def group(guarantee: Guarantee, size: int, unit: str = "group") -> Guarantee:
     Source: Dwork & Roth 2014, theorem 2.2, with the geometric sum for delta kept exact.
     """
     epsilon, delta = group_amounts(guarantee.epsilon, guarantee.delta, size)
-    return replace_guarantee(guarantee, epsilon=epsilon, delta=delta, unit=unit)
+    return replace_guarantee(
+        guarantee, epsilon=epsilon, delta=delta, unit=unit, event=guarantee.event.group(size)
+    )

@@ -17,6 +17,8 @@ exponential           epsilon                                       eps, range-b
 permute_and_flip      epsilon                                       eps; eps^2/2-zCDP (not eps^2/8: F16)
 randomized_response   epsilon, classes                              eps, with its own loss distribution
 approximate           epsilon, delta                                (eps, delta)
+group                 size; its parts                               size times a pure epsilon, size^2 times
+                                                                    rho and mu^2 of the parts
 poisson_gaussian      noise_multiplier, sampling_probability,       Gaussian noise on a Poisson-sampled sum;
                       adjacency                                     nm in units of the clip norm, for
                                                                     replacement the pair (c, -c)
@@ -43,6 +45,7 @@ from confide.errors import ParameterError, UnsupportedError
 from confide.privacy.adjacency import Adjacency
 from confide.privacy.event import COMPOSED, Event
 from confide.privacy.exact import exact
+from confide.privacy.guarantee import group_amounts
 
 Orders = np.ndarray
 Pld = Any
@@ -130,7 +133,7 @@ def primitives(event: Event, factor: int = 1) -> Iterator[tuple[Event, int]]:
         for part in event.parts:
             yield from primitives(part, count)
     else:
-        yield Event(event.mechanism, event.parameters, 1), count
+        yield Event(event.mechanism, event.parameters, 1, event.parts), count
 
 
 def _amount(event: Event, name: str) -> Fraction:
@@ -288,15 +291,17 @@ def _approximate(event: Event) -> Loss:
 @handles("gaussian")
 def _gaussian(event: Event) -> Loss:
     multiplier = _multiplier(event)
-    if multiplier == 0:
-        return Loss()
-    mu_squared = 1 / multiplier**2
+    return Loss() if multiplier == 0 else _of_mu_squared(1 / multiplier**2)
+
+
+def _of_mu_squared(mu_squared: Fraction) -> Loss:
+    """Return the loss of a Gaussian mechanism with (sensitivity / sigma)^2 = `mu_squared`."""
+    mu = math.sqrt(float(mu_squared)) * (1.0 + 4e-16)
 
     def distribution(interval: float, count: int) -> Pld:
-        deviation = float(multiplier) / math.sqrt(count) * (1.0 - 4e-16)
+        deviation = 1.0 / (mu * math.sqrt(count)) * (1.0 - 4e-16)
         return _pld().from_gaussian_mechanism(deviation, value_discretization_interval=interval)
 
-    mu = 1.0 / float(multiplier)
     return Loss(
         rho=mu_squared / 2,
         mu_squared=mu_squared,
@@ -376,3 +381,44 @@ def _sampled_renyi(probability: float, multiplier: float, orders: tuple[float, .
         slack = 8e-16 * (float(gammaln(order + 1.0)) + 1.0)
         values[index] = max(0.0, float(np.asarray(logsumexp(terms))) + slack) / (order - 1.0)
     return values
+
+
+@handles("group")
+def _group(event: Event) -> Loss:
+    # Pure epsilon: Dwork & Roth 2014, theorem 2.2. zCDP: Bun & Steinke 2016, proposition 1.9. GDP: Dong, Roth
+    # & Su 2022, theorem 3 (mu-GDP is size mu-GDP for groups).
+    size = event.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ParameterError(f"The 'size' of a group event is {size!r}.", "Pass an integer >= 1.")
+    inner = [(loss(part), count) for whole in event.parts for part, count in primitives(whole)]
+
+    def total(name: str) -> Fraction | None:
+        amounts = [(getattr(item, name), count) for item, count in inner]
+        if any(amount is None for amount, _ in amounts):
+            return None
+        return sum((amount * count for amount, count in amounts), Fraction(0))
+
+    pure, rho, mu_squared = total("pure"), total("rho"), total("mu_squared")
+    if pure is not None:
+        result = _pure(size * pure, (size * size) * (rho if rho is not None else pure**2 / 2))
+    elif mu_squared is not None:
+        result = _of_mu_squared(size * size * mu_squared)
+    elif rho is not None:
+        scaled = size * size * rho
+        result = Loss(rho=scaled, renyi=lambda orders: orders * float(scaled) * (1.0 + 4e-16))
+    else:
+        result = Loss()
+    pairs = [(item.approximate, count) for item, count in inner]
+    if pure is None and all(pair is not None for pair, _ in pairs):
+        epsilon = sum((pair[0] * count for pair, count in pairs if pair), Fraction(0))
+        delta = sum((pair[1] * count for pair, count in pairs if pair), Fraction(0))
+        together, slack = group_amounts(epsilon, delta, size)
+        assert isinstance(together, Fraction)
+        result = replace(
+            result,
+            approximate=(together, slack),
+            distribution=_pair(together, slack),
+            span=float(together),
+            moments=_pair_moments(together),
+        )
+    return result
