@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from confide.schema import Column as Column
     from confide.schema import Schema as Schema
     from confide.schema import Table as Table
+    from confide.selection import SubsetSelector as SubsetSelector
+    from confide.selection import select as select
     from confide.training import PrivateRegressor as PrivateRegressor
     from confide.training import train as train
 
@@ -28,11 +30,13 @@ _WHERE = {
     "Ledger": "confide.ledger",
     "PrivateRegressor": "confide.training",
     "Schema": "confide.schema",
+    "SubsetSelector": "confide.selection",
     "Table": "confide.schema",
+    "select": "confide.selection",
     "train": "confide.training",
     "write_report": "confide.report",
 }
-_ROOMS = ("data", "errors", "ledger", "mechanisms", "privacy", "report", "schema", "training")
+_ROOMS = ("data", "errors", "ledger", "mechanisms", "privacy", "report", "schema", "selection", "training")
 
 __all__ = ["__version__", *sorted(_WHERE)]  # pyright: ignore[reportUnsupportedDunderAll]
 

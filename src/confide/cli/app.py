@@ -9,6 +9,7 @@ import typer
 
 from confide.cli import demo as demo_command
 from confide.cli import ledger, schema
+from confide.cli import select as select_command
 from confide.cli import train as train_command
 from confide.errors import ConfideError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(schema.app, name="schema")
 app.add_typer(ledger.app, name="ledger")
 app.command("train")(train_command.train)
+app.command("select")(select_command.select)
 app.command("demo")(demo_command.demo)
 
 
