@@ -4,6 +4,8 @@ import copy
 import json
 import math
 import pickle
+import sys
+import threading
 from fractions import Fraction
 
 import mpmath
@@ -103,6 +105,38 @@ def test_state_survives_a_store_and_is_used_again() -> None:
     sharp = json.dumps({**json.loads(stored), "e2": "2000"}).encode()
     for query, expected in ((50 + rho, False), (51 + rho, True)):
         assert SparseVector.from_bytes(sharp, stream=seeded_stream(5)).above(query) is expected
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_threads_get_one_below_between_them(stored: bool) -> None:
+    """The epoch's price covers one "below": threads that ask at once must not each be given theirs."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that a missing lock shows within a few rounds
+    try:
+        for _ in range(30):
+            epoch = SparseVector(10**6, 1, 1)
+            if stored:
+                epoch = SparseVector.from_bytes(epoch.to_bytes())
+            answers: list[bool | None] = []
+            barrier = threading.Barrier(8)
+
+            def ask(epoch=epoch, answers=answers, barrier=barrier) -> None:
+                barrier.wait()
+                try:
+                    answers.append(epoch.above(0))
+                except UnsupportedError:
+                    answers.append(None)
+
+            threads = [threading.Thread(target=ask) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert answers.count(False) == 1
+            assert answers.count(None) == 7
+            assert epoch.answered == 1
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_seeded_epoch_cannot_become_certified() -> None:

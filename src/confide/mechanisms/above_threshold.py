@@ -11,6 +11,7 @@ at a cost of e^e1 and e^(2 e2 / 2).
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import NoReturn
@@ -167,6 +168,7 @@ class SparseVector:
     edge case                              what happens
     =====================================  =============================================================
     asked after it closed                  UnsupportedError: open (and pay) another epoch
+    asked by several threads               one after another: one "below" in all, then UnsupportedError
     query not an integer, NaN, bool        ParameterError without the value
     copy, deepcopy, pickle                 TypeError
     bytes of another format, or damaged    ParameterError
@@ -174,13 +176,14 @@ class SparseVector:
     =====================================  =============================================================
     """
 
-    __slots__ = ("_answered", "_e1", "_e2", "_open", "_rho", "_stream", "_threshold")
+    __slots__ = ("_answered", "_e1", "_e2", "_lock", "_open", "_rho", "_stream", "_threshold")
 
     def __init__(self, threshold: int, e1: Amount, e2: Amount, *, stream: RandomStream | None = None) -> None:
         self._threshold = _threshold(threshold)
         self._e1 = _positive(e1, "e1")
         self._e2 = _positive(e2, "e2")
         self._stream = as_stream(stream)
+        self._lock = threading.Lock()
         self._rho = int(discrete_laplace(1 / self._e1, 1, stream=self._stream)[0])
         self._open = True
         self._answered = 0
@@ -224,33 +227,37 @@ class SparseVector:
             raise ParameterError(
                 "A query of the sparse vector is no integer.", "Pass integers of sensitivity 1."
             )
-        if not self._open:
-            raise UnsupportedError(
-                "This epoch of the sparse vector is closed.", "Open another one, which is charged anew."
-            )
-        noise = discrete_laplace(2 / self._e2, len(values), stream=self._stream).tolist()
-        bar = self._threshold + self._rho
-        answers: list[bool] = []
-        for query, extra in zip(values, noise, strict=True):
-            answers.append(int(query) + extra > bar)
-            if not answers[-1]:
-                self._open = False
-                break
-        self._answered += len(answers)
-        return answers
+        # Checked, drawn and closed in one piece: two threads that both found the epoch open would be given
+        # two "below" for the price of one.
+        with self._lock:
+            if not self._open:
+                raise UnsupportedError(
+                    "This epoch of the sparse vector is closed.", "Open another one, which is charged anew."
+                )
+            noise = discrete_laplace(2 / self._e2, len(values), stream=self._stream).tolist()
+            bar = self._threshold + self._rho
+            answers: list[bool] = []
+            for query, extra in zip(values, noise, strict=True):
+                answers.append(int(query) + extra > bar)
+                if not answers[-1]:
+                    self._open = False
+                    break
+            self._answered += len(answers)
+            return answers
 
     def to_bytes(self) -> bytes:
         """Return the state, rho included: a secret."""
-        state = {
-            "format": _FORMAT,
-            "threshold": self._threshold,
-            "e1": str(self._e1),
-            "e2": str(self._e2),
-            "rho": self._rho,
-            "open": self._open,
-            "answered": self._answered,
-            "certified": self.certified,
-        }
+        with self._lock:  # `open` and `answered` of one moment
+            state = {
+                "format": _FORMAT,
+                "threshold": self._threshold,
+                "e1": str(self._e1),
+                "e2": str(self._e2),
+                "rho": self._rho,
+                "open": self._open,
+                "answered": self._answered,
+                "certified": self.certified,
+            }
         return json.dumps(state, sort_keys=True).encode()
 
     @classmethod
@@ -275,6 +282,7 @@ class SparseVector:
             result._e2 = _positive(state["e2"], "e2")
             result._rho, result._answered = int(state["rho"]), int(state["answered"])
             result._open, result._stream = state["open"], source
+            result._lock = threading.Lock()
             seeded = not state["certified"]
         except (KeyError, TypeError, ValueError):
             raise bad from None
