@@ -79,25 +79,26 @@ def test_the_sensitivity_is_attained(kind):
 
 
 def test_second_moment_is_free():
-    # (x R, kappa 4/R (m^2 - m'^2)) for all pairs of labels in [-R/2, R/2], R = 1: never longer than R.
-    m = np.linspace(-0.5, 0.5, 1201)
-    delta = m[:, None] - m[None, :]
-    square = 4.0 * (m[:, None] ** 2 - m[None, :] ** 2)
-    assert np.hypot(delta, KAPPA * square).max() <= 1.0
-    assert np.hypot(delta, 0.834 * square).max() > 1.0
+    # (t - t', 2 kappa (t^2 - t'^2)) for all pairs of labels in [-1, 1]: never longer than 2.
+    t = np.linspace(-1.0, 1.0, 1201)
+    delta = t[:, None] - t[None, :]
+    square = 2.0 * (t[:, None] ** 2 - t[None, :] ** 2)
+    assert np.hypot(delta, KAPPA * square).max() <= 2.0
+    assert np.hypot(delta, 0.834 * square).max() > 2.0
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 3.0), (-5.0, 0.0)])
 def test_asymmetric_bounds_have_their_full_range(bounds):
-    # Pitfall F36: R, whatever the centre, with and without an intercept.
+    # Pitfall F36: R, whatever the centre, with and without an intercept; labels enter in units of R/2.
     X, y = table()
     for intercept in (True, False):
         task = problem(X, y, bounds, intercept=intercept)
-        assert task.label_range == pytest.approx(bounds[1] - bounds[0], rel=1e-12)
-        largest = 1.0 if intercept else max(map(abs, bounds)) / (bounds[1] - bounds[0])
-        assert task.radius <= task.label_range * largest * (1 + 1e-12)
-        _, statistic, _ = record(task, request())
-        assert statistic.sensitivity == pytest.approx(bounds[1] - bounds[0], rel=1e-3)
+        ends = task.normalised([*bounds, sum(bounds) / 2, np.nan, np.inf, -np.inf])
+        np.testing.assert_allclose(ends, [-1, 1, 0, 0, 1, -1], atol=1e-15)
+        _, statistic, solver = record(task, request())
+        assert statistic.sensitivity == pytest.approx(2, rel=1e-3)
+        solution = replay(solver, exact_answer(statistic))
+        assert solution.sensitivity == pytest.approx(bounds[1] - bounds[0], rel=1e-3)
 
 
 def test_persons_with_several_rows():
@@ -115,7 +116,7 @@ def test_persons_with_several_rows():
         assert largest <= statistic.sensitivity
         # The triangle inequality is the only slack: within the declared bound, above a single row's.
         assert step.reach <= 5 * (1 + 1e-6)
-        assert largest > 1.5 * 6.0
+        assert largest > 1.5 * 2.0
     declared = record(problem(X, y, rows_per_unit=5), request())[1]
     assert declared.sensitivity >= statistic.sensitivity * 0.999
 
@@ -191,7 +192,7 @@ def test_noise_covariance_and_no_bias():
             for i in range(3000)
         ]
     )
-    theta = np.linalg.solve(step.plan.factor.T @ step.A, draws[:, :-1].T).T
+    theta = 3.0 * np.linalg.solve(step.plan.factor.T @ step.A, draws[:, :-1].T).T  # half-width 3
     noise = exact.noise
     z = (theta.mean(axis=0) - exact.unbiased) / np.sqrt(np.diag(noise) / 3000)
     assert np.abs(z).max() < 4.5
@@ -244,3 +245,120 @@ def test_cut_normal_mean(mean, deviation):
     if not np.isfinite(expected) or not 0 <= expected <= 1:
         pytest.skip("the oracle itself fails so far in the tail")
     assert _cut_normal_mean(mean, deviation, 1.0) == pytest.approx(expected, rel=5e-3, abs=1e-6)
+
+
+# ---- extreme declarations --------------------------------------------------------------------------------
+
+
+def ratio(first, second):
+    """Return the move of the statistic in units of its sensitivity, in exact integers."""
+    moved = [(int(a) - int(b)) for a, b in zip(first.value, second.value, strict=True)]
+    return first.step * float(sum(v * v for v in moved)) ** 0.5 / first.sensitivity
+
+
+def test_block_sums_cannot_wrap_around():
+    # Bounds far from 0 without an intercept, several blocks: sums of raw labels would leave int64 and wrap.
+    low = 2.0**31
+    X = np.r_[np.ones(3 * BLOCK), np.full(BLOCK, 0.4999999998835848)][:, None]
+    y = np.full(4 * BLOCK, low + 0.5)
+    other = np.where(np.arange(4 * BLOCK) == 4 * BLOCK - 1, low + 1, y)
+    statistics = []
+    for labels in (y, other, np.full_like(y, low + 1), np.full_like(y, low)):
+        step, statistic, solver = record(problem(X, labels, (low, low + 1), intercept=False), request())
+        assert step.extent / statistic.step <= 2.0**60
+        assert np.abs(statistic.value).max() <= step.extent / statistic.step
+        statistics.append(statistic)
+        # What is released about raw labels is X'y: the middle comes back through the public rows.
+        solution = replay(solver, exact_answer(statistic))
+        _, w = step.plan.rows(step.basis.coordinates(X))
+        direct = (w * X[:, 0] @ labels) / (w * X[:, 0] @ X[:, 0])
+        assert (step.basis.to_coefficients() @ solution.unbiased)[1] == pytest.approx(direct, rel=1e-9)
+    assert ratio(*statistics[:2]) <= 1
+    assert ratio(*statistics[2:]) > 100  # all labels differ: the comparison has teeth
+
+
+def test_an_extent_beyond_the_grid_coarsens_it():
+    from dataclasses import replace
+
+    from confide.training.closed_form import prepare
+
+    step, statistic, _ = record(problem(*table()), request())
+    asked = request().noise_multiplier
+    fine, coarse = prepare(step, asked), prepare(replace(step, extent=2.0**60), asked)
+    assert fine.grid == statistic.step < 1 == coarse.grid
+    padding = np.sqrt(step.basis.size + 1)
+    assert coarse.sensitivity == pytest.approx(fine.sensitivity + padding, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [(2.0**53 - 2.0**22, 2.0**53), (1.0, 1 + 2.0**-31), (-1e-140, 1e-140), (-5e139, 5e139), (0.0, 1e140)],
+)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_scales_of_the_label(bounds, intercept):
+    import warnings
+
+    low, high = bounds
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    labels = [np.full(400, low), np.full(400, high), rng.uniform(0, 1, 400) * (high - low) + low]
+    labels.append(np.full(400, (low / 2 + high / 2) + (high - low) * 1e-200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for y in labels:
+            _, first, solver = record(problem(X, y, bounds, intercept=intercept), request())
+            solution = replay(solver, exact_answer(first))
+            assert np.isfinite(solution.unbiased).all()
+            assert np.isfinite(solution.posterior).all()
+            for value in (low, high, low / 2 + high / 2, np.nan, np.inf):
+                other = y.copy()
+                other[17] = value
+                second = record(problem(X, other, bounds, intercept=intercept), request())[1]
+                assert ratio(first, second) <= 1
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (2.0**53, 2.0**53 + 2),
+        (1.0, float(np.nextafter(1, 2))),
+        (1.7e18, 1.7e18 + 1280),
+        (-1.6e-162, 1.6e-162),
+        (0, 1e-310),
+        (-1e153, 1e153),
+        (-1e306, 1e306),
+    ],
+)
+def test_bounds_that_doubles_cannot_resolve_are_refused(bounds):
+    from confide.errors import ParameterError
+
+    with pytest.raises(ParameterError, match="label bounds"):
+        problem(*table(), bounds)
+
+
+def test_a_public_row_without_coordinates_is_refused():
+    from dataclasses import replace
+
+    from confide.errors import DataError
+    from confide.training.problem import public_step
+
+    task = problem(*table())
+    step = record(task, request())[0]
+    # An infinite factor makes rows of length infinity or NaN, which a maximum would pass over.
+    factor = step.plan.factor.copy()
+    factor[-1, -1] = np.nan
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="not finite"):
+        public_step(task, step.basis, replace(step.plan, factor=factor))
+
+
+def test_residual_deviation_without_intercept():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0.2, 1.0, (4000, 2))
+    y = X @ [3.0, 4.0] + 0.3 * rng.normal(size=4000)
+    asked = request(epsilon=float("inf"), nonprivate=True)
+    task = problem(X, y, (0.0, 8.0), intercept=False)
+    step, statistic, solver = record(task, asked)
+    result = assemble(task, asked, step, replay(solver, exact_answer(statistic)))
+    assert result.residual_deviation == pytest.approx(0.3, rel=0.1)
+    direct = np.linalg.lstsq(X, np.clip(y, 0, 8), rcond=None)[0]
+    np.testing.assert_allclose(list(result.coefficients.values()), direct, rtol=1e-9)

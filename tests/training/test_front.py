@@ -257,6 +257,28 @@ def test_bad_requests_touch_neither_data_nor_ledger(bad, ledger):
     assert ledger.total().epsilon == 0
 
 
+def test_what_public_facts_refuse_is_refused_before_the_charge(ledger, tmp_path, monkeypatch):
+    from confide.training import PrivateRegressor, closed_form
+
+    X = np.random.default_rng(0).uniform(size=(50, 2))
+    for bounds in ((-1e306, 1e306), (0, 1e-310), (-1e160, 1e160), (1.7e18, 1.7e18 + 1280)):
+        with pytest.raises(ParameterError, match="label bounds"):
+            PrivateRegressor(1, 1e-6, target_bounds=bounds, ledger=ledger).fit(X, np.zeros(50))
+    spec = with_column("wage", {"role": "label", "lower": 1.7e18, "upper": 1.7e18 + 1280})
+    table = Watched(Table.from_frame(frame(), spec))
+    for dry_run in (True, False):
+        with pytest.raises(ParameterError, match="too close"):
+            train(table, **ASK, ledger=ledger, dry_run=dry_run)
+    assert table.read == []
+    # Noise that no grid can hold.
+    monkeypatch.setattr(closed_form, "_WIDEST", 1.0)
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    with pytest.raises(ParameterError, match="grid"):
+        train(table, **ASK, ledger=ledger)
+    assert "label" not in table.read
+    assert ledger.total().epsilon == 0
+
+
 def test_no_label_column():
     schema = {**SCHEMA, "columns": {k: v for k, v in SCHEMA["columns"].items() if k != "wage"}}
     with pytest.raises(SchemaError, match="label"):

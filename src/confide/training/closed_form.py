@@ -1,15 +1,18 @@
 """Engine `closed_form`: one noisy linear statistic, then everything is algebra.
 
-Round: b = sum_i f_i (y_i - centre), f_i public with ||f_i|| <= 1 (`confide.training.choice`), and a second
-moment of the label that costs no sensitivity (`confide.training.problem`), released together, once, with
-exactly rounded Gaussian noise. theta = A^-1 L^-T b is unbiased for the weighted least-squares fit, its
-noise covariance sigma^2 A^-1 M^-1 A^-1 is public; the second moment gives the residual variance, hence
-sampling errors; shrinkage reads nothing but these.
+Round: b = sum_i f_i t_i, t_i in [-1, 1] the label in half-widths of its bounds about their middle, f_i public
+with ||f_i|| <= 1 (`confide.training.choice`), and a second moment of the label that costs no sensitivity
+(`confide.training.problem`), released together, once, with exactly rounded Gaussian noise.
+theta = A^-1 L^-T b is unbiased for the weighted least-squares fit of t, its noise covariance
+sigma^2 A^-1 M^-1 A^-1 is public; the second moment gives the residual variance, hence sampling errors;
+shrinkage reads nothing but these. All of it happens in units of t; half-widths and the middle, which are
+public, come back at the end.
 
 Floating point. Each public block of rows is summed in float64 (error at most e a coordinate block, bounded
 publicly by `PublicStep.rounding`) and rounded toward zero to the grid; block sums are added as integers. A
 unit's rows lie in at most `touched` blocks, the others are identical, so the released integer vector moves
-by at most D + 2e + touched h sqrt(k) in L2.
+by at most D + 2e + touched h sqrt(k) in L2. No integer sum can leave +-2^61, nor can a block be clipped
+there: the step h is at least the public bound `PublicStep.extent` over 2^60.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from confide.errors import DataError, ParameterError
 from confide.mechanisms import Statistic, grid_step, padded_sensitivity, round_toward_zero
 from confide.training.problem import LinearProblem, PublicStep
 from confide.training.shrinkage import shrink
@@ -30,7 +34,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Solution:
-    """What one release tells, in coordinates with U'U = I.
+    """What one release tells, in coordinates with U'U = I and in units of the label.
+
+    Coefficients are of y - middle where there is an intercept, of y itself where there is none.
 
     Attributes
     ----------
@@ -50,7 +56,7 @@ class Solution:
     effective : float
         Expected number of directions that the noise has left.
     sensitivity : float
-        L2 sensitivity of the released statistic, padding included.
+        L2 sensitivity of the released statistic in units of the label, padding included.
     """
 
     unbiased: Floats
@@ -63,15 +69,71 @@ class Solution:
     sensitivity: float
 
 
-def sensitivity(problem: LinearProblem, step: PublicStep, grid: float) -> float:
-    """Return the L2 sensitivity of the released integer statistic times the grid step, padding included."""
+#: Noise may be this many steps wide: the limit of exactly rounded noise (`confide.mechanisms`).
+_WIDEST = 2.0**50
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is public about the one statistic, for labels in [-1, 1].
+
+    Attributes
+    ----------
+    grid : float
+        Step of the grid, a power of two.
+    sensitivity : float
+        L2, padding included.
+    noise : ndarray of shape (k, k)
+        Covariance of the privacy noise in theta.
+    """
+
+    grid: float
+    sensitivity: float
+    noise: Floats
+
+
+def prepare(step: PublicStep, noise_multiplier: float) -> Release:
+    """Fix grid, sensitivity and noise: all that can be refused is refused here, before any charge.
+
+    Raises
+    ------
+    ParameterError
+        If the noise is too wide or too narrow for a grid of doubles.
+    DataError
+        If the covariance of the noise is not finite.
+    """
+    k = step.basis.size
     # One rounding to the grid for each block that holds rows of the unit: h sqrt(k + 1) each.
-    return padded_sensitivity(
-        problem.label_range * step.reach,
-        grid,
-        (step.basis.size + 1) * step.touched**2,
-        step.rounding * problem.radius,
-    )
+    dimension = (k + 1) * step.touched**2
+    if noise_multiplier > 0:
+        grid = grid_step(
+            noise_multiplier * 2.0 * step.reach,
+            dimension,
+            noise_multiplier=noise_multiplier,
+            rows=1 + step.basis.n // 256,
+        )
+        # A coarser grid is paid for by its padding; int64 that wraps around would not be.
+        grid = max(grid, _power_above(step.extent / 2.0**60))
+    else:
+        # Without noise the grid only has to resolve the sum.
+        grid = _power_above(step.extent / 2.0**53)
+    bound = padded_sensitivity(2.0 * step.reach, grid, dimension, step.rounding)
+    sigma = noise_multiplier * bound
+    if not sigma * (1 + 1e-9) <= _WIDEST * grid:
+        raise ParameterError(
+            f"Noise of {noise_multiplier:.6g} times the sensitivity has no grid that doubles can hold.",
+            "Pass a larger epsilon.",
+        )
+    with np.errstate(all="ignore"):
+        noise = noise_covariance(step, sigma)
+    if not np.isfinite(noise).all():
+        raise DataError("The covariance of the noise is not finite.", "Rescale the public columns.")
+    return Release(grid, bound, noise)
+
+
+def _power_above(value: float) -> float:
+    """Return a power of two >= value, and at least 2^-900."""
+    return 2.0 ** math.ceil(math.log2(max(value, 2.0**-900)))
 
 
 def noise_covariance(step: PublicStep, sigma: float) -> Floats:
@@ -93,80 +155,78 @@ def solve(
     noise_multiplier : float
         Noise deviation over sensitivity; 0 for a non-private fit.
     shrinkage : bool
-        Whether to shrink by the known noise.
+        Whether to shrink by the known noise. Without an intercept the coefficients shrink towards the fit
+        of a label that is the middle of its bounds throughout.
     """
     k = step.basis.size
-    scale = problem.label_range * max(step.reach, 1e-300)
-    # Without noise the grid only has to resolve the sum, whose public bound is n R.
-    grid = (
-        grid_step(
-            noise_multiplier * scale,
-            (k + 1) * step.touched**2,
-            noise_multiplier=noise_multiplier,
-            rows=1 + step.basis.n // 256,
-        )
-        if noise_multiplier > 0
-        else 2.0 ** math.floor(math.log2(scale * step.basis.n) - 52)
-    )
-    square = step.kappa * 4.0 / problem.label_range
+    release = prepare(step, noise_multiplier)
+    square = 2.0 * step.kappa
     total = np.zeros(k + 1, dtype=np.int64)
-    for block, y in zip(problem.source.blocks(), problem.label_blocks(), strict=True):
+    for block, t in zip(problem.source.blocks(), problem.label_blocks(), strict=True):
         f, w = step.plan.rows(step.basis.coordinates(block))
-        centred = y - (problem.middle - problem.centre)
-        second = square * (w @ (centred * centred))
-        total += round_toward_zero(np.append(f.T @ y, second), grid)
-    bound = sensitivity(problem, step, grid)
-    answer = yield Statistic(total, grid, bound, "closed_form")
+        with np.errstate(all="ignore"):  # tiny products may underflow, and no warning may depend on a label
+            sums = np.append(f.T @ t, square * (w @ (t * t)))
+        total += round_toward_zero(sums, release.grid)
+    answer = yield Statistic(total, release.grid, release.sensitivity, "closed_form")
     # The same steps for every value of the answer: no branch below depends on private data.
-    sigma = noise_multiplier * bound
-    unbiased = np.asarray(np.linalg.solve(step.plan.factor.T @ step.A, answer[:k]), dtype=np.float64)
-    noise = noise_covariance(step, sigma)
-    variance = _residual_variance(problem, step, unbiased, noise, answer[k] / square, sigma / square)
+    sigma = noise_multiplier * release.sensitivity
+    theta = np.asarray(np.linalg.solve(step.plan.factor.T @ step.A, answer[:k]), dtype=np.float64)
+    shift = 0.0 if problem.intercept else problem.middle / problem.half
+    fit_of_one = np.linalg.solve(step.A, step.mean_row)
+    misfit = max(0.0, step.mass - float(fit_of_one @ step.mean_row))
+    if misfit <= 1e-10 * step.mass:  # a constant within the span, up to rounding that shift^2 would blow up
+        misfit = 0.0
+    variance = _residual_variance(
+        step, theta, release.noise, answer[k] / square, sigma / square, shift**2 * misfit
+    )
     inverse = np.linalg.solve(step.A, np.eye(k))
     sampling = np.asarray(variance * (inverse @ step.B @ inverse.T), dtype=np.float64)
     if sigma == 0 or not shrinkage:
-        return Solution(unbiased, unbiased, noise, sampling, noise + sampling, variance, float(k), bound)
-    posterior = shrink(
-        unbiased,
-        noise + sampling,
-        step.basis.singular_values,
-        step.basis.n * problem.radius**2,
-        fixed=int(step.basis.intercept),
-    )
+        estimate, posterior, effective = theta, release.noise + sampling, float(k)
+    else:
+        shrunk = shrink(
+            theta,
+            release.noise + sampling,
+            step.basis.singular_values,
+            float(step.basis.n),
+            fixed=int(step.basis.intercept),
+        )
+        estimate, posterior, effective = shrunk.mean, shrunk.covariance, shrunk.effective
+    half = problem.half
+    # Public: X'y = (R/2) X't + middle X'1.
+    constant = np.zeros(k) if problem.intercept else problem.middle * fit_of_one
     return Solution(
-        unbiased,
-        posterior.mean,
-        noise,
-        sampling,
-        posterior.covariance,
-        variance,
-        posterior.effective,
-        bound,
+        half * theta + constant,
+        half * estimate + constant,
+        half**2 * release.noise,
+        half**2 * sampling,
+        half**2 * posterior,
+        half**2 * variance,
+        effective,
+        half * release.sensitivity,
     )
 
 
 def _residual_variance(
-    problem: LinearProblem, step: PublicStep, theta: Floats, noise: Floats, second: float, deviation: float
+    step: PublicStep, theta: Floats, noise: Floats, second: float, deviation: float, apart: float
 ) -> float:
-    """Estimate the residual variance from sum w_i m_i^2, released with a known deviation.
+    """Estimate the residual variance of t from sum w_i t_i^2, released with a known deviation.
 
-    With an intercept, sum w_i m_i^2 - theta' A theta is the weighted residual sum of squares at the noiseless
-    fit, whose mean is s^2 (sum w_i - tr A^-1 B); without one, centre and middle differ and this holds on
-    average. The square of a noisy theta is too large by tr(A noise), which is taken back. What is left may
-    be negative where noise rules; the mean of a normal law cut to [0, R^2/4] is positive and smooth.
+    sum w_i t_i^2 - theta' A theta is the weighted residual sum of squares at the noiseless fit of t, whose
+    mean is s^2 (sum w_i - tr A^-1 B). Without an intercept t is y less the middle, and `apart`, the weighted
+    sum of squares of that constant about its own fit, is in it too if y is linear in the columns. The square
+    of a noisy theta is too large by tr(A noise), which is taken back. What is left may be negative where
+    noise rules; the mean of a normal law cut to [0, 1] is positive and smooth.
     """
-    shift = problem.centre - problem.middle
-    explained = float(theta @ step.A @ theta + 2 * shift * (step.mean_row @ theta) + shift**2 * step.mass)
-    explained -= float(np.sum(step.A * noise))
+    explained = float(theta @ step.A @ theta) + apart - float(np.sum(step.A * noise))
     freedom = step.mass - float(np.trace(np.linalg.solve(step.A, step.B)))
-    largest = (problem.upper - problem.lower) ** 2 / 4.0
     # A saturated fit (as many coordinates as rows) leaves no residual: then any variance up to the bound.
     freedom = max(freedom, 1e-3 * step.mass, 1e-300)
     # theta enters squared: its noise adds about 2 |A theta| in the linear part and tr((A noise)^2) beyond.
-    gradient = 2 * (step.A @ theta + shift * step.mean_row)
+    gradient = 2 * (step.A @ theta)
     image = step.A @ noise
     spread = math.sqrt(deviation**2 + float(gradient @ noise @ gradient) + 2 * float(np.sum(image * image.T)))
-    return _cut_normal_mean((second - explained) / freedom, spread / freedom, largest)
+    return _cut_normal_mean((second - explained) / freedom, spread / freedom, 1.0)
 
 
 def _cut_normal_mean(mean: float, deviation: float, largest: float) -> float:

@@ -13,10 +13,10 @@ from confide.errors import SchemaError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Guarantee
 from confide.training.choice import choose
-from confide.training.closed_form import Solution, solve
+from confide.training.closed_form import Solution, prepare, solve
 from confide.training.design import Source, public_basis
 from confide.training.expansion import Powers, expand, names_of, powers_of
-from confide.training.problem import LinearProblem, PublicStep, check_adjacency, public_step
+from confide.training.problem import LinearProblem, PublicStep, check_adjacency, check_bounds, public_step
 from confide.training.release import drive, exact_answer, gaussian_answer
 from confide.training.request import Request, make_request
 from confide.training.result import LinearModel, Statistics, Status, TrainingResult
@@ -106,6 +106,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     relation = check_adjacency(adjacency, private)
     if not any(column.role == "label" for column in schema.columns):
         raise SchemaError("The schema has no label column.", "Give one column role = 'label'.")
+    check_bounds(table.label_bounds)
     request = make_request(
         epsilon=epsilon,
         delta=delta,
@@ -175,15 +176,19 @@ def fit(
     analyst: str | None = None,
     label: str = "train",
 ) -> TrainingResult:
-    """Read what is public, reserve, release, settle. A charge stays whatever happens after it."""
+    """Read what is public, reserve, release, settle. A charge stays whatever happens after it.
+
+    All that public quantities can refuse (rows, ids, grid, width of the noise) is refused before the charge.
+    """
     from confide.ledger import charged
 
     step = plan_step(problem, request)
+    prepare(step, request.noise_multiplier)
+    if request.nonprivate:
+        answer = exact_answer
+    else:
+        answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
     with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
-        if request.nonprivate:
-            answer = exact_answer
-        else:
-            answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
         solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
         result = assemble(problem, request, step, solution)
     return result if reservation is None else replace(result, entry=reservation.id)

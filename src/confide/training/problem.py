@@ -1,21 +1,28 @@
 """What a private linear fit asks: public rows, a bounded secret label, who may differ, and by how much.
 
-Sensitivity (proof). Let the released vector be b = sum_i f_i r_i with f_i public, r_i = clip(y_i) - centre.
-Under REPLACE_LABEL, and under REPLACE_PRIVATE_PART when only public columns are used, neighbouring tables
-share n and every f_i; one unit g changes the labels of its rows only, each by at most R = hi - lo. Hence
+Scale. Labels enter as t = clip((clip(y, lo, hi) - middle) / (R/2), -1, 1), R = hi - lo: exactly within
+[-1, 1] in floating point, whatever their scale, so that no square of a label overflows or vanishes. The map
+is public and works on each label alone; what follows is about t, whose range is 2.
 
-    ||b - b'|| <= sum_{i in g} ||f_i|| |r_i - r_i'| <= R max_g sum_{i in g} ||f_i||,
+Sensitivity (proof). Let the released vector be b = sum_i f_i t_i with f_i public. Under REPLACE_LABEL, and
+under REPLACE_PRIVATE_PART when only public columns are used, neighbouring tables share n and every f_i; one
+unit g changes the labels of its rows only, each by at most 2. Hence
 
-a public number: R, not R/2, wherever the centre lies (the old and the new label may sit at both ends).
+    ||b - b'|| <= sum_{i in g} ||f_i|| |t_i - t_i'| <= 2 max_g sum_{i in g} ||f_i||,
 
-The second moment is free (proof). Append q = sum_i kappa_i (4/R) m_i^2, m_i = clip(y_i) - middle in
-[-R/2, R/2]. If a label moves by x R, 0 <= x <= 1, then |m_i^2 - m_i'^2| = |m_i + m_i'| x R <= (1 - x) x R^2,
-so one row moves (b, q) by at most R (||f_i||^2 x^2 + 16 kappa_i^2 x^2 (1 - x)^2)^(1/2). That is R ||f_i|| or
-less for every x if 16 kappa_i^2 x^2 (1 - x) / (1 + x) <= ||f_i||^2, whose left side peaks at the golden ratio
+a public number: 2, not 1 (the old and the new label may sit at both ends).
+
+The second moment is free (proof). Append q = sum_i 2 kappa_i t_i^2. If a label moves by 2 x, 0 <= x <= 1,
+then |t_i^2 - t_i'^2| = |t_i + t_i'| 2 x <= 4 (1 - x) x, so one row moves (b, q) by at most
+2 (||f_i||^2 x^2 + 16 kappa_i^2 x^2 (1 - x)^2)^(1/2). That is 2 ||f_i|| or less for every x if
+16 kappa_i^2 x^2 (1 - x) / (1 + x) <= ||f_i||^2, whose left side peaks at the golden ratio
 x = (sqrt 5 - 1)/2 with value 16 kappa_i^2 x^5: kappa_i <= 0.8325 ||f_i|| costs nothing at all. (A label that
 changes most in b changes least in its square.) Longer kappa_i act like a row of length kappa_i / 0.8325, so
 a row counts max(||f_i||, kappa_i / 0.83). With kappa_i = 0.83 w_i that is at most 1, as ||f_i|| is, and q
 gives the residual variance of the weighted fit.
+
+Without an intercept the labels are centred all the same: sum_i f_i y_i is (R/2) b + middle * sum_i f_i, whose
+second part is public, so bounds far from 0 cost neither accuracy nor room on the grid.
 
 Under ADD_REMOVE_ONE and REPLACE_ONE the f_i themselves would be secret: refused.
 """
@@ -44,6 +51,10 @@ _SEVERAL = 0.25
 
 SUPPORTED = (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
 _UNIT_ROUNDOFF = 2.0**-53
+#: Label ranges whose squares, times any sensible variance, are normal doubles.
+_SMALLEST_RANGE, _LARGEST_RANGE = 1e-140, 1e140
+#: A range must span this many neighbouring doubles at its far end: then the middle is the middle.
+_RESOLUTION = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -83,35 +94,30 @@ class LinearProblem:
 
     @property
     def centre(self) -> float:
-        """Public number that is subtracted from labels: the middle, or 0 where there is no intercept."""
+        """What a model's constant stands at before the fit: the middle, or 0 where there is no intercept."""
         return self.middle if self.intercept else 0.0
 
     @property
-    def label_range(self) -> float:
-        """R: a bound on the change of one centred label, rounding included."""
-        spread = (self.upper - self.centre) - (self.lower - self.centre)
-        return spread * (1.0 + 8 * _UNIT_ROUNDOFF)
+    def half(self) -> float:
+        """R/2: one unit of a normalised label."""
+        return (self.upper - self.lower) / 2
 
-    @property
-    def radius(self) -> float:
-        """A bound on one centred label's absolute value."""
-        return max(abs(self.upper - self.centre), abs(self.lower - self.centre))
-
-    def centred(self, labels: npt.ArrayLike) -> Floats:
-        """Return clip(y, lower, upper) - centre, shape [any]; NaN is the middle, infinities the bounds."""
+    def normalised(self, labels: npt.ArrayLike) -> Floats:
+        """Return t in [-1, 1], shape [any]; NaN is the middle (0), infinities the bounds. Never warns."""
         y = np.asarray(labels, dtype=np.float64)
         y = y.reshape(y.shape[0], -1)
         if y.shape[1] != 1:
             raise DataError(
                 f"The label has {y.shape[1]} columns.", "Pass one label a row: shape (n,) or (n, 1)."
             )
-        y = np.where(np.isnan(y[:, 0]), self.middle, y[:, 0])
-        return np.clip(y, self.lower, self.upper) - self.centre
+        with np.errstate(all="ignore"):
+            y = np.where(np.isnan(y[:, 0]), self.middle, y[:, 0])
+            return np.clip((np.clip(y, self.lower, self.upper) - self.middle) / self.half, -1.0, 1.0)
 
     def label_blocks(self) -> Iterator[Floats]:
-        """Yield centred labels in the blocks of `Source.blocks`."""
+        """Yield normalised labels in the blocks of `Source.blocks`."""
         for labels in self.labels():
-            y = self.centred(labels)
+            y = self.normalised(labels)
             for start in range(0, y.shape[0], BLOCK):
                 yield y[start : start + BLOCK]
 
@@ -135,8 +141,11 @@ class PublicStep:
     reach : float
         Largest sum of max(||f_i||, kappa_i / 0.83) over the rows of a unit: the sensitivity per unit of R.
     rounding : float
-        L2 bound on the floating-point error of the block sums that hold one unit's rows, per unit of the
-        label's radius.
+        L2 bound on the floating-point error of the block sums that hold one unit's rows, for labels in
+        [-1, 1].
+    extent : float
+        Bound on the absolute value of every coordinate of the released sum, and of every partial sum over
+        blocks, for labels in [-1, 1]: the sum over blocks of their largest absolute column sum.
     touched : int
         Largest number of blocks that hold rows of one unit.
     """
@@ -150,14 +159,21 @@ class PublicStep:
     kappa: float
     reach: float
     rounding: float
+    extent: float
     touched: int
 
 
 def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
-    """Read the public rows once more and measure the release: second moments, reach and rounding bound."""
+    """Read the public rows once more and measure the release: moments, reach, extent and rounding bound.
+
+    Raises
+    ------
+    DataError
+        If a public row has no finite coordinates (entries of extreme size), or ids do not match the rows.
+    """
     k = basis.size
     A, B, mean_row, mass = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0
-    absolute = 0.0
+    absolute = extent = 0.0
     share = 1.0 if problem.ids is None and problem.rows_per_unit == 1 else _SEVERAL
     longest, per_unit, touched_by = 0.0, np.zeros(0), np.zeros(0, dtype=np.int64)
     codes = _id_blocks(problem) if problem.ids is not None else None
@@ -170,12 +186,19 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
         mean_row += w @ u
         mass += float(w.sum())
         norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", f, f)), share * w)
+        # A NaN would be lost in the maximum below, and with it the sensitivity of its row.
+        if not (np.isfinite(norms).all() and np.isfinite(f).all()):
+            raise DataError(
+                "A public row has coordinates that are not finite.", "Rescale the public columns."
+            )
         longest = max(longest, float(norms.max(initial=0.0)))
         # gamma_b sum_i |f_ij| bounds the error of a b-term dot product in any order (Higham 2002, 3.5).
-        # The second moment has terms of at most kappa w_i 2 radius, and a few products more.
+        # The second moment has terms of at most 2 kappa w_i, and a few products more. What underflows in a
+        # product is below 2^-1073 and lost in the margins of `gamma` and `reach`.
         gamma = (block.shape[0] + 8) * _UNIT_ROUNDOFF / (1 - (block.shape[0] + 8) * _UNIT_ROUNDOFF)
         sums = np.append(np.abs(f).sum(axis=0), 2 * KAPPA * w.sum())
         absolute = max(absolute, gamma * float(np.linalg.norm(sums)))
+        extent += (1 + gamma) * float(sums.max())
         if codes is not None:
             ids = next(codes, np.zeros(0, dtype=np.int64))
             if ids.shape[0] != block.shape[0] or (ids < 0).any():
@@ -193,7 +216,21 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
     # The factor covers the rounding of the norms, and of f itself when the rows are computed again.
     # A design of zeros releases a constant: any positive sensitivity is true of it.
     reach = longest * (1.0 + 1e-9) or 1.0
-    return PublicStep(basis, plan, A, B, mean_row, mass, KAPPA * share, reach, absolute * touched, touched)
+    if not all(np.isfinite(part).all() for part in (A, B, mean_row, mass, reach, absolute, extent)):
+        raise DataError("The sums of the public rows are not finite.", "Rescale the public columns.")
+    return PublicStep(
+        basis,
+        plan,
+        A,
+        B,
+        mean_row,
+        mass,
+        KAPPA * share,
+        reach,
+        absolute * touched,
+        extent * (1.0 + 1e-9),
+        touched,
+    )
 
 
 def check_bounds(bounds: object) -> tuple[float, float]:
@@ -202,7 +239,9 @@ def check_bounds(bounds: object) -> tuple[float, float]:
     Raises
     ------
     ParameterError
-        Bounds are never read from the data: without them nothing is fitted.
+        Bounds are never read from the data: without them nothing is fitted. Also for a range outside
+        [1e-140, 1e140], whose square is no ordinary number, and for a range of fewer than 2^20 neighbouring
+        doubles, in which labels cannot be told apart.
     """
     remedy = "Pass a pair (lo, hi) of finite numbers with lo < hi, from knowledge and not from the data."
     try:
@@ -211,6 +250,16 @@ def check_bounds(bounds: object) -> tuple[float, float]:
         raise ParameterError(f"The label bounds are {bounds!r:.80}.", remedy) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
         raise ParameterError(f"The label bounds are ({low!r}, {high!r}).", remedy)
+    if not _SMALLEST_RANGE <= high - low <= _LARGEST_RANGE:
+        raise ParameterError(
+            f"The label bounds ({low!r}, {high!r}) span {high - low!r}, outside [1e-140, 1e140].",
+            "Measure the label in another unit.",
+        )
+    if high - low < _RESOLUTION * float(np.spacing(max(abs(low), abs(high)))):
+        raise ParameterError(
+            f"The label bounds ({low!r}, {high!r}) are too close together for their size.",
+            "Subtract a public constant from the label and from its bounds.",
+        )
     return low, high
 
 
