@@ -62,6 +62,9 @@ def create(store: Store, name: str, budget: Budget, directory: Path | None) -> D
         )
         found = find_dataset(store, connection, name)
     assert found is not None
+    # The file itself must say which ledger it is: renamed or copied without its log it would otherwise look
+    # like an empty store, in which the same dataset could be given a second budget.
+    store.checkpoint()
     if directory is not None:
         store.counter(directory, found.ledger_id).advance(chain.Mark(1, hash_))
     return found

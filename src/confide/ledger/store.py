@@ -231,7 +231,21 @@ class Store:
                 f"The ledger's store {self.location} is missing or out of reach.",
                 "Restore it; create a new one only if none was ever there.",
             ) from None
+        if found.st_nlink > 1:
+            # Its write-ahead log is found by name: under a second name SQLite would miss what it holds.
+            raise LedgerError(
+                f"The ledger's store {self.location} has a second name (a hard link), under which its budget "
+                "could be spent again.",
+                "Remove the other name; a symbolic link is fine, and so is a backup made by copying.",
+            )
         return found.st_dev, found.st_ino
+
+    def checkpoint(self) -> None:
+        """Move what a SQLite store's log holds into its file, as far as other connections let us."""
+        if self.sqlite:
+            with self.lock, suppress(Exception):
+                self._connect()
+                self._driver.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def adopt(self) -> None:
         """Begin afresh in a forked child, without touching what belongs to the parent."""
