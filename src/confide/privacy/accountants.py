@@ -29,7 +29,7 @@ from confide.errors import UnsupportedError
 from confide.privacy.event import Event
 from confide.privacy.exact import Amount, exact, round_up
 from confide.privacy.gaussian import gaussian_epsilon
-from confide.privacy.losses import Loss, loss, primitives
+from confide.privacy.losses import Loss, loss, primitives, total_loss
 from confide.privacy.zcdp import order_epsilon, zcdp_epsilon
 
 #: Finest and coarsest grids of a privacy loss distribution, and the number of points it may hold (F15).
@@ -205,21 +205,9 @@ class PLDAccountant(Accountant):
 
 def zcdp_cost(event: Event) -> Fraction | None:
     """Return the exact zCDP cost of an event, or None where a part of it has none."""
-    total = Fraction(0)
-    for primitive, count in primitives(event):
-        rho = loss(primitive).rho
-        if rho is None:
-            return None
-        total += rho * count
-    return total
+    return total_loss(event, "rho")
 
 
 def pure_cost(event: Event) -> Fraction | None:
     """Return the exact pure epsilon of an event, or None where a part of it has none."""
-    total = Fraction(0)
-    for primitive, count in primitives(event):
-        epsilon = loss(primitive).pure
-        if epsilon is None:
-            return None
-        total += epsilon * count
-    return total
+    return total_loss(event, "pure")

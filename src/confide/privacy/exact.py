@@ -96,26 +96,20 @@ def round_up(value: float, digits: int = 12) -> Fraction:
     digits : int
         Significant decimal digits kept.
     """
-    if not math.isfinite(value) or value < 0:
-        raise ParameterError(
-            f"Cannot round {value!r} up to a rational.", "Pass a finite non-negative number."
-        )
-    if value == 0:
-        return Fraction(0)
-    grid = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    grid = _grid(value, digits)
     return -(-Fraction(value) // grid) * grid
 
 
 def round_down(value: float, digits: int = 12) -> Fraction:
     """Return a rational that is <= `value` and within a relative 10^(1-digits) of it."""
-    if not math.isfinite(value) or value < 0:
-        raise ParameterError(
-            f"Cannot round {value!r} down to a rational.", "Pass a finite non-negative number."
-        )
-    if value == 0:
-        return Fraction(0)
-    grid = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    grid = _grid(value, digits)
     return (Fraction(value) // grid) * grid
+
+
+def _grid(value: float, digits: int) -> Fraction:
+    if not math.isfinite(value) or value < 0:
+        raise ParameterError(f"Cannot round {value!r} to a rational.", "Pass a finite number >= 0.")
+    return Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits) if value else Fraction(1)
 
 
 def show(value: Fraction | float) -> str:

@@ -136,6 +136,17 @@ def primitives(event: Event, factor: int = 1) -> Iterator[tuple[Event, int]]:
         yield Event(event.mechanism, event.parameters, 1, event.parts), count
 
 
+def total_loss(event: Event, name: str) -> Fraction | None:
+    """Return the sum over all parts of an additive loss (pure, rho, mu_squared); None where one has none."""
+    total = Fraction(0)
+    for primitive, count in primitives(event):
+        amount = getattr(loss(primitive), name)
+        if amount is None:
+            return None
+        total += amount * count
+    return total
+
+
 def _amount(event: Event, name: str) -> Fraction:
     value = event.get(name)
     if value is None or isinstance(value, bool):
@@ -390,15 +401,8 @@ def _group(event: Event) -> Loss:
     size = event.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ParameterError(f"The 'size' of a group event is {size!r}.", "Pass an integer >= 1.")
-    inner = [(loss(part), count) for whole in event.parts for part, count in primitives(whole)]
-
-    def total(name: str) -> Fraction | None:
-        amounts = [(getattr(item, name), count) for item, count in inner]
-        if any(amount is None for amount, _ in amounts):
-            return None
-        return sum((amount * count for amount, count in amounts), Fraction(0))
-
-    pure, rho, mu_squared = total("pure"), total("rho"), total("mu_squared")
+    whole = Event.sequence(event.parts)
+    pure, rho, mu_squared = (total_loss(whole, name) for name in ("pure", "rho", "mu_squared"))
     if pure is not None:
         result = _pure(size * pure, (size * size) * (rho if rho is not None else pure**2 / 2))
     elif mu_squared is not None:
@@ -408,7 +412,7 @@ def _group(event: Event) -> Loss:
         result = Loss(rho=scaled, renyi=lambda orders: orders * float(scaled) * (1.0 + 4e-16))
     else:
         result = Loss()
-    pairs = [(item.approximate, count) for item, count in inner]
+    pairs = [(loss(part).approximate, count) for part, count in primitives(whole)]
     if pure is None and all(pair is not None for pair, _ in pairs):
         epsilon = sum((pair[0] * count for pair, count in pairs if pair), Fraction(0))
         delta = sum((pair[1] * count for pair, count in pairs if pair), Fraction(0))
