@@ -16,7 +16,7 @@ from confide.selection import SubsetProblem, draw, law
 from confide.selection.draws import make_envelope, sample
 from confide.selection.envelope import EnvelopeError
 from confide.selection.exponent import exponent
-from confide.selection.flips import flip, prove_best
+from confide.selection.flips import Floor
 
 
 def agreement(probabilities, drawn):
@@ -84,14 +84,30 @@ def test_the_partition_changes_time_never_the_law(seed, splits):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_best_score_is_proven(seed):
-    made = random_problem(200 + seed)
-    envelope = make_envelope(made, exponent(made, "permute_and_flip", 1.0, "replace_one"))
+def test_the_floor_is_below_every_score_and_ends_at_the_best(seed):
     from confide.selection.enumeration import all_supports
 
+    made = random_problem(200 + seed)
+    envelope = make_envelope(made, exponent(made, "permute_and_flip", 1.0, "replace_one"))
     least = made.centred_scores(all_supports(made)).min()
-    assert least <= prove_best(envelope) <= least + made.tau
-    assert flip(envelope, 3, seeded_stream(1))
+    floor = Floor(envelope)
+    before = floor.value
+    assert before <= least <= floor.best
+    lifted = floor.lift(before + (least - before) / 2)
+    assert before + (least - before) / 2 <= lifted <= least
+    assert floor.lift(math.inf) == floor.best == least
+
+
+@pytest.mark.parametrize("late", [1e-9, 0.05, 1.0, 20.0])
+def test_when_the_floor_is_lifted_does_not_change_permute_and_flip(late, monkeypatch):
+    import confide.selection.flips as flips
+
+    monkeypatch.setattr(flips, "_LATE", late)
+    for seed in (0, 2, 6, 9):
+        made = random_problem(300 + seed, most=8)
+        wanted = law(made, "permute_and_flip", 2.0, "add_remove_one")
+        drawn = draw(made, "permute_and_flip", 2.0, "add_remove_one", random_state=seed, size=6000)
+        assert agreement(wanted, drawn) > 1e-5
 
 
 def test_a_bound_above_a_score_raises():
