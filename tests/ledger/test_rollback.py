@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -220,6 +221,84 @@ def test_an_unwritable_counter_does_not_stop_a_charge(ledger, guarantee, counter
     file.mkdir()
     ledger.reserve(guarantee(0.1))
     assert ledger.total().epsilon == pytest.approx(0.1)
+    assert ledger.assumptions == ("rollback undetected",)
+    file.rmdir()
+    assert ledger.assumptions == ("rollback undetected",)
+    ledger.reserve(guarantee(0.1))  # begins a new one
+    assert ledger.assumptions == ()
+    assert Counter(counter_folder, file.stem).read().sequence == 3
+
+
+@pytest.mark.parametrize("lost", ["removed", "replaced"])
+def test_a_counter_lost_under_a_running_process_is_made_anew(
+    ledger, path, guarantee, counter_folder, sqlite_url, open_ledger, lost
+):
+    ledger.reserve(guarantee(0.1))
+    old = backup(ledger, path)
+    ledger.reserve(guarantee(0.1))
+    (file,) = counter_folder.glob("*.counter")
+    if lost == "removed":
+        shutil.rmtree(counter_folder)
+        assert ledger.assumptions == ("rollback undetected",)
+        assert ledger.verify().assumptions == ("rollback undetected",)
+    else:  # an empty file: no mark in it
+        file.rename(file.with_suffix(".old"))
+        file.touch()
+    ledger.reserve(guarantee(0.1))
+    assert ledger.assumptions == ()
+    assert Counter(counter_folder, file.stem).read().sequence == 4
+    # A process that remembers nothing is held to it: for a store rolled back and for one removed.
+    restore(ledger, path, old)
+    forget(ledger)
+    with pytest.raises(LedgerError, match="rolled back"):
+        Ledger.from_handle(ledger.handle).reserve(guarantee(0.1))
+    Store.at(sqlite_url).close()
+    path.unlink()
+    with pytest.raises(LedgerError, match="no longer holds"):
+        open_ledger(sqlite_url)
+
+
+def test_a_failed_advance_is_named(ledger, guarantee, monkeypatch):
+    ledger.reserve(guarantee(0.1))
+    assert ledger.assumptions == ()
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("confide.ledger.counter.os.pwrite", full)
+    ledger.reserve(guarantee(0.1))  # durable in the store, and not counted
+    assert ledger.assumptions == ("rollback undetected",)
+    assert ledger.show()["assumptions"] == ["rollback undetected"]
+    assert ledger.verify().assumptions == ("rollback undetected",)
+    monkeypatch.undo()
+    ledger.reserve(guarantee(0.1))
+    assert ledger.assumptions == ()
+
+
+def test_threads_that_meet_a_lost_counter_agree(ledger, guarantee, counter_folder):
+    """Readers without the store's lock, and writers, while the file comes and goes."""
+    stop, errors = threading.Event(), []
+
+    def look():
+        try:
+            while not stop.is_set():
+                assert ledger.assumptions in ((), ("rollback undetected",))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        ledger.reserve(guarantee("0.001"))
+        shutil.rmtree(counter_folder, ignore_errors=True)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    ledger.reserve(guarantee("0.001"))
+    assert ledger.assumptions == ()
+    assert ledger.verify().entries == 32
 
 
 def test_another_process_is_held_to_the_same_counter(ledger, path, guarantee):

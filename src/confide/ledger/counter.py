@@ -14,14 +14,15 @@ store ahead, chain holds the place     in order: a process died between commit a
 store behind, or another hash there    rolled back or replaced: every charge is refused
 no counter file                        nothing to compare with; the first commit begins one
 store absent, counter file there       the store was removed: creating it anew is refused
+counter removed under a process        made anew at its next commit, from the place it wrote
 =====================================  ==================================================================
 
 The counter never runs ahead of a healthy store, since the store's commit is durable before it is
 advanced. The file is written at each commit, which outlives a killed process; it is forced to disk at
 most once a second, so a *power failure* may set it back by about that second of entries (or, after the
 last burst, by the kernel's write-back time): a rollback to within that window goes unseen. Someone who
-can write both store and counter is not kept out. Where no counter can be kept the ledger names
-``"rollback undetected"`` in its `assumptions`.
+can write both store and counter is not kept out. Where no counter can be kept, or the last advance of it
+failed, the ledger names ``"rollback undetected"`` in its `assumptions`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ UNDETECTED = "rollback undetected"
 
 _SLOT = 128
 _SYNC_SECONDS = 1.0
+_TRIES = 3
 
 
 def default_directory() -> Path | None:
@@ -68,6 +70,13 @@ class Counter:
         Where the file lies; made when absent.
     ledger_id : str
         Random identity of the ledger.
+
+    Attributes
+    ----------
+    failed : bool
+        Whether the last `advance` failed: a rollback to before it would go unseen.
+    begun : bool
+        Whether an `advance` had to make the file (anew); for the caller to reset.
     """
 
     def __init__(self, directory: Path, ledger_id: str) -> None:
@@ -75,37 +84,65 @@ class Counter:
         self._descriptor: int | None = None
         self._synced = float("-inf")
         self._lock = threading.Lock()
+        self.failed = self.begun = False
 
     def read(self) -> Mark | None:
         """Return the place last recorded, or None where there is no counter yet."""
-        if self._descriptor is None:
+        with self._lock:
             try:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                return _best(os.pread(self._open(os.O_RDWR), 2 * _SLOT, 0))[0]
             except OSError:
                 return None
-        return _best(os.pread(self._descriptor, 2 * _SLOT, 0))[0]
 
     def advance(self, mark: Mark) -> bool:
         """Record `mark` unless a later one is recorded; return whether the counter is usable."""
         with self._lock:
             try:
-                if self._descriptor is None:
-                    self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                descriptor = self._descriptor
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                try:
-                    best, slot = _best(os.pread(descriptor, 2 * _SLOT, 0))
-                    if best is None or mark.sequence > best.sequence:
-                        os.pwrite(descriptor, _record(mark), _SLOT * (1 - slot))
-                finally:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-                if time.monotonic() - self._synced >= _SYNC_SECONDS:
-                    os.fdatasync(descriptor)
-                    self._synced = time.monotonic()
+                self.failed = not any(self._write(mark) for _ in range(_TRIES))
             except OSError:
+                self.failed = True
+            return not self.failed
+
+    def _write(self, mark: Mark) -> bool:
+        """Record `mark`; return False where the file was removed or replaced before we had its lock."""
+        descriptor = self._open(os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            if not self._current(descriptor):
                 return False
-            return True
+            best, slot = _best(os.pread(descriptor, 2 * _SLOT, 0))
+            if best is None or mark.sequence > best.sequence:
+                record = _record(mark)
+                if os.pwrite(descriptor, record, _SLOT * (1 - slot)) != len(record):
+                    raise OSError("a short write")
+                self.begun |= best is None
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if best is None or time.monotonic() - self._synced >= _SYNC_SECONDS:
+            os.fdatasync(descriptor)
+            self._synced = time.monotonic()
+        return True
+
+    def _open(self, flags: int) -> int:
+        """Return a descriptor of the file that has our name *now*.
+
+        A file removed or replaced under us would take our marks and show them to nobody.
+        """
+        if self._descriptor is not None and not self._current(self._descriptor):
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._descriptor is None:
+            if flags & os.O_CREAT:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._descriptor = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
+        return self._descriptor
+
+    def _current(self, descriptor: int) -> bool:
+        try:
+            there, held = os.stat(self.path), os.fstat(descriptor)
+        except OSError:
+            return False
+        return (there.st_ino, there.st_dev) == (held.st_ino, held.st_dev)
 
     def close(self) -> None:
         """Force the counter to disk and let go of the file (before a fork, for one)."""

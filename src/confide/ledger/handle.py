@@ -113,9 +113,13 @@ class Handle:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What this ledger's own promise rests on: ``("rollback undetected",)`` where no counter is kept."""
+        """What this ledger's own promise rests on: ``("rollback undetected",)`` where no counter is kept.
+
+        Or where it could not be advanced at this process's last commit.
+        """
         counter = self._counter
-        return (counters.UNDETECTED,) if counter is None or counter.read() is None else ()
+        kept = counter is not None and not counter.failed and counter.read() is not None
+        return () if kept else (counters.UNDETECTED,)
 
     def __repr__(self) -> str:
         from confide.ledger.store import without_password

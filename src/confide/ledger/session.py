@@ -19,6 +19,7 @@ from confide.errors import ConfideError, LedgerError
 from confide.ledger import chain
 from confide.ledger.budget import Budget, Vector, parse, text
 from confide.ledger.chain import Mark
+from confide.ledger.counter import remember_place
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -293,8 +294,12 @@ def _commit(
         return error
     mark = Mark(session.sequence, session.hash)
     store.marks[dataset.ledger_id] = mark
-    if mark != session.start and session.counter is not None:
+    if mark != session.start and session.counter is not None and directory is not None:
+        # The charge is durable whatever becomes of its counter; a failure shows in `Ledger.assumptions`.
         session.counter.advance(mark)
+        if session.counter.begun:
+            session.counter.begun = False
+            remember_place(directory, store.location, dataset.name, dataset.ledger_id)
     for job in jobs:
         job.done = True
     return None
