@@ -324,7 +324,7 @@ def test_urls_that_name_no_durable_store(open_ledger, bad, error):
         open_ledger(bad)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a#b", "x" * 201, "a\tb", 3])
+@pytest.mark.parametrize("name", ["", " ", "a/b", "a#b", "x" * 201, "a\tb", "a\n", "\x1b[2J", "\ud800", 3])
 def test_dataset_names(sqlite_url, open_ledger, name):
     with pytest.raises(ParameterError):
         open_ledger(sqlite_url, dataset=name)

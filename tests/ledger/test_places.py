@@ -99,3 +99,47 @@ def test_a_copy_of_the_store_shares_its_counter(sqlite_url, open_ledger, guarant
     with pytest.raises(LedgerError, match="rolled back"):
         ledger.reserve(guarantee(0.1))
     assert Ledger.from_handle(ledger.handle, counter=False).total().epsilon * 10 == 1
+
+
+# -- names
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("visits", " visits  "),
+        ("visits ", "visits"),
+        ("caf\u00e9", "cafe\u0301"),
+        (" cafe\u0301", "caf\u00e9 "),
+    ],
+)
+def test_one_name_in_two_spellings_is_one_budget(url, open_ledger, guarantee, first, second):
+    ledger = open_ledger(url, dataset=first)
+    ledger.reserve(guarantee(0.5))
+    other = open_ledger(url, dataset=second)
+    assert other == ledger
+    assert other.dataset == ledger.dataset
+    assert other.total().epsilon * 2 == 1
+    assert Ledger.from_handle(f"{url}#{second}") == ledger
+    assert Ledger.open(f"{url}#{first}", dataset=second, create=False) == ledger
+    assert len(Ledger.datasets(url)) == 1
+
+
+def test_case_and_lookalikes_stay_different_and_are_listed(url, open_ledger):
+    names = ("visits", "Visits", "v\u0456sits")
+    assert len({open_ledger(url, dataset=name) for name in names}) == 3
+    assert Ledger.datasets(url) == tuple(sorted(names))
+    assert Ledger.datasets(url + "#visits") == tuple(sorted(names))
+
+
+def test_listing_names_is_pure(sqlite_url, open_ledger, path, tmp_path):
+    with pytest.raises(LedgerError, match="no ledgers"):
+        Ledger.datasets(sqlite_url)
+    assert not list(tmp_path.glob("ledger.db*"))
+    ledger = open_ledger(sqlite_url)
+    before = ledger.export()
+    assert Ledger.datasets(sqlite_url) == ("visits",)
+    assert ledger.export() == before
+    path.with_name("empty.db").touch()
+    with pytest.raises(LedgerError, match="no ledgers"):
+        Ledger.datasets(f"sqlite:///{tmp_path / 'empty.db'}")

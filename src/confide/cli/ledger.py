@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.shared import Json, emit, reporting
+from confide.cli.shared import Json, reporting
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from confide.ledger import Ledger
 
 #: Charges that a table for people lists; JSON and exports hold all.
@@ -85,8 +88,22 @@ def show(
     counter: _Counter = None,
     as_json: Json = False,
 ) -> None:
-    """Show budget, spending, accounts and charges. Never shows a secret, and changes nothing."""
+    """Show budget, spending, accounts and charges. Never shows a secret, and changes nothing.
+
+    A ledger without #name: lists the names of the datasets in the store.
+    """
+    from confide.errors import ParameterError
+    from confide.ledger.names import parts_of
+
     with reporting(as_json):
+        if not parts_of(ledger)[1]:
+            if verify:
+                raise ParameterError(
+                    "The ledger names no dataset to verify.",
+                    "Write it after '#'; the command without --verify lists the names.",
+                )
+            _print_names(ledger, as_json)
+            return
         opened = _open(ledger, counter)
         verified = opened.verify() if verify else None
         entries = None if verified is None else verified.entries
@@ -106,9 +123,9 @@ def grant(
     with reporting(as_json):
         account = _open(ledger, counter).grant(name, epsilon, delta)
         if as_json:
-            emit(account.to_dict())
+            _emit(account.to_dict())
         else:
-            typer.echo(f"{name}: limit {account.limit}; spent {account.spent}.")
+            typer.echo(f"{_cell(name)}: limit {account.limit}; spent {account.spent}.")
 
 
 @app.command()
@@ -135,21 +152,51 @@ def _open(handle: str, counter: Path | None) -> Ledger:
     return Ledger.from_handle(handle, counter=counter)
 
 
+def _emit(body: dict[str, Any]) -> None:
+    """Print JSON in ASCII: old entries may hold letters that a terminal obeys or cannot show."""
+    typer.echo(json.dumps({"ok": True, **body}))
+
+
+def _cell(text: str, style: str = "") -> Text:
+    """Return other people's text: never read as markup, without control letters."""
+    from rich.text import Text
+
+    from confide.ledger.names import plain
+
+    return Text(plain(text), style=style)
+
+
+def _print_names(url: str, as_json: bool) -> None:
+    from confide.ledger import Ledger
+
+    names = Ledger.datasets(url)
+    if as_json:
+        _emit({"datasets": list(names)})
+        return
+    for name in names:
+        typer.echo(str(_cell(name)))
+    typer.echo("See one with `confide ledger show --ledger URL#NAME`.", err=True)
+
+
 def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed: int | None = LISTED) -> None:
     state = ledger.show()
     if as_json:
-        emit({**state, "verified": verified is not None})
+        _emit({**state, "verified": verified is not None})
         return
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     budget = ledger.budget
-    console.print(f"Ledger of dataset [bold]{escape(state['dataset'])}[/] in {escape(state['store'])}")
+
+    def line(*parts: str | Text) -> None:
+        console.print(Text.assemble(*(_cell(part) if isinstance(part, str) else part for part in parts)))
+
+    line("Ledger of dataset ", _cell(state["dataset"], "bold"), f" in {state['store']}")
     unlimited = "no limit: non-private" if budget.nonprivate else ""
     terms = f"{budget.adjacency.value}, per {budget.unit}, accountant {budget.accountant}"
-    console.print(f"Terms: {terms}{f' ({unlimited})' if unlimited else ''}; created {state['created']}.")
+    line(f"Terms: {terms}{f' ({unlimited})' if unlimited else ''}; created {state['created']}.")
 
     names = list(state["spent"])
     balances = Table("account", "", *names, title="Budget")
@@ -167,25 +214,25 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
         for charge in state["charges"][-listed:] if listed else state["charges"]:
             charges.add_row(
                 str(charge["sequence"]),
-                charge["time"][:19].replace("T", " "),
-                escape(charge["label"]) or "-",
-                charge["mechanism"],
-                escape(charge["analyst"] or "-"),
+                _cell(charge["time"][:19].replace("T", " ")),
+                _cell(charge["label"] or "-"),
+                _cell(charge["mechanism"]),
+                _cell(charge["analyst"] or "-"),
                 *(_short(charge["charge"][part]) for part in parts),
-                charge["status"] if charge["status"] == "settled" else f"[yellow]{charge['status']}[/]",
+                _cell(charge["status"], "" if charge["status"] == "settled" else "yellow"),
             )
         console.print(charges)
         if listed and len(state["charges"]) > listed:
-            console.print(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
+            line(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
     for version in state["versions"]:
-        console.print(f"Version {version['version']} of the data since {version['time']}.")
-    console.print(f"{state['entries']} entries; last hash {state['head'][:16]}.")
+        line(f"Version {version['version']} of the data since {version['time']}.")
+    line(f"{state['entries']} entries; last hash {state['head'][:16]}.")
     if verified is not None:
-        console.print(f"Verified: {verified} entries, balances, secrets and guards are in order.")
+        line(f"Verified: {verified} entries, balances, secrets and guards are in order.")
     if state["refused"]:
-        console.print(f"[red]{escape(state['refused'])}[/]")
+        line(_cell(state["refused"], "red"))
     for assumption in state["assumptions"]:
-        console.print(f"[yellow]Assumption: {assumption}[/] (no counter is kept outside the store).")
+        line(_cell(f"Assumption: {assumption}", "yellow"), " (no counter is kept outside the store).")
 
 
 def _account_rows(
@@ -196,10 +243,8 @@ def _account_rows(
     remaining: dict[str, str],
     names: list[str],
 ) -> None:
-    from rich.markup import escape
-
     for title, amounts in (("limit", limit), ("spent", spent), ("left", remaining)):
-        table.add_row(escape(name) if title == "limit" else "", title, *(_short(amounts[n]) for n in names))
+        table.add_row(_cell(name if title == "limit" else ""), title, *(_short(amounts[n]) for n in names))
     table.add_section()
 
 

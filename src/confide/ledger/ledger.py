@@ -67,7 +67,9 @@ class Ledger(Handle):
             ``sqlite:///path/ledger.db`` or ``postgresql://user@host/database``, optionally with
             ``#dataset``.
         dataset : str
-            Name of the table whose budget this is.
+            Name of the table whose budget this is: printable letters, no ``#`` or ``/``. Spaces around it and
+            Unicode's spelling (NFC or NFD) make no difference; upper and lower case, and letters that only
+            look alike, do.
         epsilon, delta : amount
             The total over the life of the dataset. ``math.inf`` only with ``nonprivate=True``.
         adjacency : Adjacency or str
@@ -119,6 +121,33 @@ class Ledger(Handle):
         """
         return cls.open(handle, accept=accept, counter=counter, create=False)
 
+    @staticmethod
+    def datasets(url: str) -> tuple[str, ...]:
+        """Return the names of the datasets that a store holds ledgers of, in order; changes nothing.
+
+        Parameters
+        ----------
+        url : str
+            As for `open`; what follows a ``#`` is left aside.
+
+        Raises
+        ------
+        LedgerError
+            If the store is out of reach, or is no store of ledgers.
+        """
+        from confide.ledger.names import parts_of
+        from confide.ledger.reading import dataset_names
+        from confide.ledger.store import Store, normal_url
+
+        store = Store.at(normal_url(parts_of(url)[0]))
+        if not store.exists():
+            raise LedgerError(
+                f"There are no ledgers in {store.location}.",
+                "Check the place, or use `confide ledger create`.",
+            )
+        with store.reading() as connection:
+            return dataset_names(store, connection)
+
     def _open(self, budget: Budget, create: bool) -> None:
         from confide.ledger.opening import create as create_dataset
         from confide.ledger.reading import find_dataset
@@ -162,7 +191,7 @@ class Ledger(Handle):
         analyst : str, optional
             Whose account is charged, besides the total.
         label : str
-            What it is for; public text.
+            What it is for; public text of printable letters.
         key : str, optional
             Request id. The same key (of the same analyst) with the same charge returns the first
             reservation, marked ``replayed``, and charges nothing.

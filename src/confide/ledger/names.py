@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 from confide.errors import ParameterError
@@ -10,14 +11,20 @@ LONGEST_NAME = 200
 LONGEST_LABEL = 2000
 
 
-def split_handle(handle: str, dataset: str | None = None) -> tuple[str, str]:
-    """Return (URL, dataset) of a handle; `dataset` must agree with the part after ``#``."""
+def parts_of(handle: str) -> tuple[str, str]:
+    """Return (URL, what stands after ``#``, or nothing)."""
     if not isinstance(handle, str):
         raise ParameterError(f"The ledger's URL is a {type(handle).__name__}.", "Pass text.")
     base, mark, fragment = handle.rpartition("#")
     if not mark or "/" in fragment:  # a path may hold a '#', a dataset's name holds no '/'
-        base, fragment = handle, ""
-    if fragment and dataset is not None and fragment != dataset:
+        return handle, ""
+    return base, fragment
+
+
+def split_handle(handle: str, dataset: str | None = None) -> tuple[str, str]:
+    """Return (URL, dataset) of a handle; `dataset` must agree with the part after ``#``."""
+    base, fragment = parts_of(handle)
+    if fragment and isinstance(dataset, str) and _same(fragment) != _same(dataset):
         raise ParameterError(
             f"The ledger's URL names dataset {fragment!r:.80} and 'dataset' is {dataset!r:.80}.",
             "Pass one of them.",
@@ -31,7 +38,14 @@ def split_handle(handle: str, dataset: str | None = None) -> tuple[str, str]:
 
 
 def name_of(value: str, parameter: str) -> str:
-    """Return `value` if it is 1 to 200 printable letters."""
+    """Return `value` if it is 1 to 200 printable letters.
+
+    The name of a dataset comes back in one spelling: without spaces around it, in Unicode's form NFC. Letters
+    that only look alike (Latin and Cyrillic, upper and lower case) stay different: to give a dataset another
+    name, and with it a second budget, is the owner's own act (`Ledger.datasets` lists them).
+    """
+    if parameter == "dataset" and isinstance(value, str) and value.isprintable():
+        value = _same(value)
     bad = (
         not isinstance(value, str)
         or not 0 < len(value) <= LONGEST_NAME
@@ -45,6 +59,37 @@ def name_of(value: str, parameter: str) -> str:
             + (", no '#' or '/'." if parameter == "dataset" else "."),
         )
     return value
+
+
+def _same(name: str) -> str:
+    return unicodedata.normalize("NFC", name).strip()
+
+
+def public_text(value: str, what: str, longest: int = LONGEST_LABEL) -> None:
+    """Refuse text that a terminal would take for commands, or that cannot be written out at all.
+
+    The chain keeps it for ever and others print it: control letters, line ends and halves of letters
+    (surrogates) stay out.
+    """
+    if isinstance(value, str) and len(value) <= longest and value.isprintable():
+        return
+    if isinstance(value, str) and len(value) <= longest:
+        fact, remedy = (
+            f"{what} is {value!r:.80}: it holds control letters.",
+            "Pass printable letters, one line.",
+        )
+    else:
+        fact, remedy = f"{what} is no text, or too long.", f"Pass at most {longest} printable letters."
+    raise ParameterError(fact, remedy)
+
+
+def plain(value: str) -> str:
+    """Return text of an entry that was written before `public_text`, or past it, made safe to print."""
+    return (
+        value
+        if value.isprintable()
+        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+    )
 
 
 def accept_of(names: Iterable[str]) -> tuple[str, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from confide.errors import AdjacencyError, AssumptionError, ParameterError, RefusedError, UnsupportedError
 from confide.ledger import chain
 from confide.ledger.budget import Budget, Quantity, Vector, amount, text
-from confide.ledger.names import accept_of
+from confide.ledger.names import LONGEST_NAME, accept_of, public_text
 from confide.privacy.adjacency import Adjacency
+from confide.privacy.event import Event
 from confide.privacy.exact import show
 from confide.privacy.guarantee import NONPRIVATE, SEEDED, UNRECORDED, Guarantee
 
@@ -32,20 +34,56 @@ class Pricer:
 
     def __init__(self, budget: Budget, accept: tuple[str, ...]) -> None:
         self.budget, self.accept = budget, accept
-        self._known: dict[int, tuple[Guarantee, tuple[str, ...], Price]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[Any], tuple[str, ...], Price]] = {}
 
     def __call__(self, guarantee: Guarantee, accept: Iterable[str] = ()) -> Price:
         """Return `price` with the accepted assumptions of both."""
         accept = self.accept if accept == () else (*self.accept, *accept_of(accept))
-        # Frozen and kept alive by the entry, so its address identifies it; equality would mix 1 and True.
-        known = self._known.get(id(guarantee))
-        if known is not None and known[0] is guarantee and known[1] == accept:
+        leaves = _leaves(guarantee)
+        if leaves is None:
+            return price(guarantee, self.budget, accept)
+        key = tuple(map(id, leaves))
+        known = self._known.get(key)
+        if known is not None and known[1] == accept:
             return known[2]
         priced = price(guarantee, self.budget, accept)
         if len(self._known) >= _CACHED:
             self._known.clear()
-        self._known[id(guarantee)] = (guarantee, accept, priced)
+        self._known[key] = (leaves, accept, priced)
         return priced
+
+
+def _leaves(guarantee: Guarantee) -> list[Any] | None:
+    """Return the values that decide a price, all of them immutable; None for one that is not to be cached.
+
+    A cache keeps them alive, so the same addresses are the same values, however the guarantee that held them
+    was altered since. (Equality would mix 1 and True, and hashing a Fraction takes a group commit's time.)
+    """
+    if type(guarantee) is not Guarantee:
+        return None
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if type(epsilon) is not Fraction or type(delta) is not Fraction:
+        return None
+    leaves = [
+        epsilon.numerator,
+        epsilon.denominator,
+        delta.numerator,
+        delta.denominator,
+        guarantee.adjacency,
+        guarantee.unit,
+        guarantee.declaration,
+        *guarantee.assumptions,
+    ]
+    events = [guarantee.event]
+    for event in events:
+        if type(event) is not Event:
+            return None
+        leaves += (None, event.mechanism, event.count, event.parts)
+        for parameter in event.parameters:
+            leaves += parameter
+        if event.parts:
+            events += event.parts
+    return leaves
 
 
 class Price(NamedTuple):
@@ -79,6 +117,7 @@ def price(guarantee: Guarantee, budget: Budget, accept: Iterable[str] = ()) -> P
         raise ParameterError(
             f"The charge is a {type(guarantee).__name__}.", "Pass a confide.privacy.Guarantee."
         )
+    _check_text(guarantee)
     infinite = isinstance(guarantee.epsilon, float) and guarantee.epsilon == math.inf
     # The fields were validated at construction; a charge is checked again, since it outlives its maker.
     if not infinite:
@@ -103,6 +142,21 @@ def price(guarantee: Guarantee, budget: Budget, accept: Iterable[str] = ()) -> P
     charge = {name: text(value) for name, value in zip(budget.names, vector)}
     terms = f'"charge":{chain.canonical(charge)},"guarantee":{chain.canonical(guarantee.to_dict())}'
     return Price(vector, accepted, terms)
+
+
+def _check_text(guarantee: Guarantee) -> None:
+    """Refuse a description that could not be printed: entries are kept for ever."""
+    for name in guarantee.assumptions:
+        public_text(name, "An assumption of the guarantee")
+    public_text(guarantee.declaration, "The declaration of the guarantee")
+    events = [guarantee.event]
+    for event in events:
+        public_text(event.mechanism, "The event's mechanism", LONGEST_NAME)
+        for name, value in event.parameters:
+            public_text(name, "The name of an event's parameter", LONGEST_NAME)
+            if isinstance(value, str):
+                public_text(value, f"The event's parameter {name!r}")
+        events += event.parts
 
 
 def _accepted(guarantee: Guarantee, budget: Budget, accept: Iterable[str]) -> tuple[str, ...]:

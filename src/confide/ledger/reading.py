@@ -13,6 +13,7 @@ from confide.ledger import chain
 from confide.ledger.budget import Budget, Vector, add, fits, left, parse, refusal, unknown_analyst, zero
 from confide.ledger.chain import Mark
 from confide.ledger.counter import UNDETECTED
+from confide.ledger.names import plain
 from confide.ledger.records import AccountState, Preview, Verification
 from confide.ledger.session import Dataset, check_seen, read_vector
 
@@ -35,6 +36,11 @@ def find_dataset(store: Store, connection: Connection, name: str) -> Dataset | N
     if row is None:
         return None
     return Dataset(row[0], row[1], row[2], Budget.from_dict(json.loads(row[3])), bytes(row[4]))
+
+
+def dataset_names(store: Store, connection: Connection) -> tuple[str, ...]:
+    """Return the names of all datasets of a store, in order."""
+    return tuple(sorted(row[0] for row in store.rows(connection, "SELECT name FROM confide_dataset")))
 
 
 def balance(store: Store, connection: Connection, dataset: Dataset) -> tuple[chain.Mark, Vector]:
@@ -204,6 +210,8 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         line |= {name: amounts.get(name) for name in ("epsilon", "delta", "rho")}
         # A spreadsheet runs text that begins like a formula; analysts and labels are other people's text.
         for name in ("analyst", "label"):
+            if isinstance(line[name], str):
+                line[name] = plain(line[name])
             if isinstance(line[name], str) and line[name][:1] in ("=", "+", "-", "@", "\t", "\r"):
                 line[name] = "'" + line[name]
         writer.writerow(line | {"settles": row[3], "hash": row[5]})

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confide.errors import ParameterError
 from confide.ledger.budget import Spending
-from confide.ledger.names import LONGEST_LABEL, name_of, secret_of
+from confide.ledger.names import name_of, public_text, secret_of
 from confide.privacy.guarantee import Guarantee
 
 
@@ -69,10 +69,7 @@ class Request:
             name_of(self.analyst, "analyst")
         if self.key is not None:
             name_of(self.key, "key")
-        if not isinstance(self.label, str) or len(self.label) > LONGEST_LABEL:
-            raise ParameterError(
-                "The 'label' of a charge is no text, or too long.", f"Pass at most {LONGEST_LABEL} letters."
-            )
+        public_text(self.label, "The 'label' of a charge")
         version = self.version
         if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
             raise ParameterError(f"The 'version' parameter is {version!r:.80}.", "Pass what `bind` returned.")
