@@ -1,17 +1,28 @@
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from confide.errors import BudgetError, DataError, ParameterError, UnsupportedError
+from confide.errors import (
+    AssumptionError,
+    BudgetError,
+    DataError,
+    ParameterError,
+    UncertifiedWarning,
+    UnsupportedError,
+)
 from confide.ledger import Ledger
 from confide.training import PrivateRegressor
 
@@ -118,12 +129,173 @@ def test_weights_are_refused_and_named():
         regressor().fit(X, y, sample_weight=np.ones(len(y)))
 
 
-def test_messages_never_quote_a_label():
-    X, _ = data(4)
-    with pytest.raises(DataError) as info:
-        regressor().fit(X, np.array(["secret-1", "2", "3", "4"], dtype=object))
-    assert "secret" not in str(info.value)
-    assert info.value.__cause__ is None
+def outcome(model, X, y):
+    """Return what an onlooker sees of a fit: exception, warnings, guarantee."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            seen = str(model.fit(X, y).guarantee_)
+        except Exception as error:
+            seen = repr(error)
+    return seen, [str(warning.message) for warning in caught]
+
+
+def with_bits(dtype, bits):
+    values = np.full(60, 0.5, dtype=dtype)
+    values.view(f"u{values.itemsize}")[3] = bits
+    return values
+
+
+def with_cell(dtype, cell):
+    values = np.full(60, 0.5, dtype=dtype)
+    values[3] = cell
+    return values
+
+
+PLAIN = [0.5] * 59
+LABELS = {
+    "text": [*PLAIN, "divorced"],
+    "text array": np.array(["1"] * 59 + ["divorced"]),
+    "longer text": np.array(["1"] * 59 + ["divorced since 2019"]),
+    "text objects": np.array(["1"] * 59 + ["divorced"], dtype=object),
+    "huge integer": [*PLAIN, 10**400],
+    "complex cell": [*PLAIN, 1j],
+    "complex array": np.array([*PLAIN, 1j]),
+    "nested cell": [*PLAIN, [1, 2]],
+    "dictionary": [*PLAIN, {"a": 1}],
+    "missing": pd.Series([1] * 59 + [pd.NA], dtype="Int64"),
+    "no value": [*PLAIN, None],
+    "long double": with_cell(np.longdouble, np.longdouble("1e4000")),
+    "signalling float32": with_bits(np.float32, 0x7F800001),
+    "signalling float16": with_bits(np.float16, 0x7C01),
+    "signalling float64": with_bits(np.float64, 0x7FF0000000000001),
+    "dates": pd.Series(pd.to_datetime(["2020-01-01"] * 60)),
+    "tuple": (*PLAIN, b"\xff"),
+    "rows as lists": [[value] for value in (*PLAIN, 3.0)],
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_no_content_of_the_label_shows(name):
+    X, _ = data(60)
+    assert outcome(regressor(), X, LABELS[name]) == outcome(regressor(), X, np.zeros(60))
+
+
+def test_labels_are_read_as_cells():
+    X, y = data()
+    whole = np.round(y)
+    want = regressor(random_state=0).fit(X, whole).coef_
+    texts = whole.astype(int).astype(str)
+    for form in (texts, list(texts), texts.astype(object), pd.Series(whole).astype("Int64"), pa.array(whole),
+                 [[value] for value in whole], [np.array([value]) for value in whole]):  # fmt: skip
+        np.testing.assert_array_equal(regressor(random_state=0).fit(X, form).coef_, want)
+    polars = pytest.importorskip("polars")
+    for column in (whole[:, None], pd.DataFrame({"y": whole}), polars.DataFrame({"y": whole})):
+        with pytest.warns(DataConversionWarning):
+            np.testing.assert_array_equal(regressor(random_state=0).fit(X, column).coef_, want)
+    for bad in (whole[:-1], np.tile(whole, (2, 1)), list(whole[:-1]), np.float64(1), "text", 3, iter(whole)):
+        with pytest.raises(ValueError):
+            regressor().fit(X, bad)
+    with pytest.raises(DataError, match="sparse"):
+        regressor().fit(X, sparse.csr_matrix(whole[:, None]))
+
+
+def test_labels_are_read_after_the_charge(tmp_path, monkeypatch):
+    from confide.schema import arrays
+
+    X, y = data(60)
+    ledger = Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="a", epsilon=1, delta=1e-5, adjacency="replace_label"
+    )
+    spent = []
+    real = arrays.numbers
+    monkeypatch.setattr(
+        arrays, "numbers", lambda cells: spent.append(str(ledger.total().epsilon)) or real(cells)
+    )
+    regressor(ledger=ledger).fit(X, y)
+    assert set(spent) == {"1"}
+    spent.clear()
+    with pytest.raises(BudgetError):
+        regressor(ledger=ledger).fit(X, y)
+    assert not spent
+
+
+def private_tables():
+    rng = np.random.default_rng(0)
+    base = pd.DataFrame({"age": rng.uniform(18, 90, 60), "illness": [0.0] * 60, "place": ["x"] * 60})
+    for cell in (0.0, np.nan, np.inf, "positive since 2019", 10**400, 1j, [1, 2], None, pd.NA):
+        changed = base.astype({"illness": object})
+        changed.at[7, "illness"] = cell
+        yield changed
+    yield base
+
+
+@pytest.mark.parametrize("form", ["pandas", "objects", "sparse", "polars"])
+def test_private_columns_of_X_are_never_read(form):
+    from confide.schema.cells import number
+
+    part = {"public": np.array([True, False, False]), "adjacency": "replace_private_part", "random_state": 0}
+    y = np.zeros(60)
+    fits, predictions = [], []
+    for frame in private_tables():
+        if form == "pandas":
+            X = frame
+        elif form == "objects":
+            X = frame.to_numpy(dtype=object)
+        elif form == "sparse":
+            numbers = frame.assign(illness=[number(cell) for cell in frame.illness], place=np.inf)
+            X = sparse.coo_matrix(numbers.to_numpy(float))
+        else:
+            polars = pytest.importorskip("polars")
+            X = polars.DataFrame(
+                {
+                    "age": frame.age.to_numpy(),
+                    "illness": [repr(cell) for cell in frame.illness],
+                    "place": ["x"] * 60,
+                }
+            )
+        model = regressor(**part)
+        fits.append(outcome(model, X, y))
+        predictions.append(model.predict(X).tobytes())
+    assert len(set(map(str, fits))) == 1
+    assert "epsilon = 1" in fits[0][0]
+    assert len(set(predictions)) == 1
+
+
+def test_private_columns_need_a_shape():
+    part = {"public": [True, False], "adjacency": "replace_private_part"}
+    for X in ([[1.0, "secret"], [2.0, "secret"]], np.array([1.0, 2.0])):
+        with pytest.raises(DataError) as info:
+            regressor(**part).fit(X, [0, 1])
+        assert "secret" not in str(info.value)
+    # The public columns are still validated.
+    with pytest.raises(ValueError, match="NaN"):
+        regressor(**part).fit(np.array([[np.nan, 1.0], [2.0, 3.0]]), [0, 1])
+
+
+def test_a_declared_number_of_rows_is_an_assumption(tmp_path):
+    X, y = data()
+    name = "at most 3 rows a person"
+    guarantee = regressor(max_rows_per_person=3).fit(X, y).guarantee_
+    assert guarantee.assumptions == (name, "unrecorded")
+    assert guarantee.unit == "person"
+    options = {"epsilon": 2, "delta": 1e-5, "adjacency": "replace_label", "unit": "person"}
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="a", **options)
+    with pytest.raises(AssumptionError, match=name):
+        regressor(max_rows_per_person=3, ledger=ledger).fit(X, y)
+    assert ledger.total().epsilon == 0
+    accepting = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="a", **options, accept=(name,))
+    assert regressor(max_rows_per_person=3, ledger=accepting).fit(X, y).guarantee_.assumptions == (name,)
+    assert accepting.total().epsilon == 1
+
+
+def test_score_says_that_it_protects_nobody():
+    X, y = data()
+    model = regressor(random_state=0).fit(X, y)
+    with pytest.warns(UncertifiedWarning, match="public labels only"):
+        assert model.score(X, y) == pytest.approx(r2_score(y, model.predict(X)))
+    with pytest.warns(UncertifiedWarning, match="public labels only"):
+        cross_val_score(regressor(), X, y, cv=2)
 
 
 @pytest.mark.parametrize("label", [np.nan, np.inf, -np.inf, 1e6, -1e308, 0.0])
@@ -236,7 +408,8 @@ def test_ledger_identity_and_refusal(tmp_path):
 def test_in_a_pipeline():
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), regressor(epsilon=20, random_state=0)).fit(X, y)
-    assert pipeline.score(X, y) > 0.5
+    with pytest.warns(UncertifiedWarning):
+        assert pipeline.score(X, y) > 0.5
 
 
 def test_infinite_epsilon_is_marked():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from confide.errors import DataError, ParameterError
+from confide.errors import ParameterError, UncertifiedWarning
 from confide.privacy import Adjacency
 from confide.training.design import Source
 from confide.training.front import fit
+from confide.training.inputs import secret_labels, shape_of, take_columns
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
 from confide.training.request import Request, make_request
 
@@ -25,11 +27,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     epsilon, delta : amount
         Total privacy of one `fit`. ``epsilon=inf`` only with ``nonprivate=True``.
     target_bounds : (float, float)
-        Bounds of the label, from knowledge and not from the data; labels outside are clipped, NaN is
-        imputed by the middle.
+        Bounds of the label, from knowledge and not from the data; labels outside are clipped, NaN and
+        whatever is no number (text too) are imputed by the middle, silently: a message would tell of them.
     public : "all", boolean mask of shape (p,), or sequence of column names
         Which columns of X are public. The others are refused under ``replace_label``, and left out by the
-        engine ``closed_form`` under ``replace_private_part``.
+        engine ``closed_form`` under ``replace_private_part``: not a cell of them is read, not even to
+        validate it.
     engine : {"closed_form"}
     model : {"linear"}
     conditioning : str or tuple
@@ -41,8 +44,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     adjacency : Adjacency or str
     fit_intercept : bool
     max_rows_per_person : int
-        Largest number of rows that one privacy unit may have; the sensitivity is multiplied by it. With 1,
-        a unit is a row. Tables with an id column (`confide.train`) do this more tightly.
+        Largest number m of rows that one privacy unit may have; the sensitivity is multiplied by it. With
+        1, a unit is a row. With more, a unit is a person, and arrays hold no ids by which the bound could
+        be enforced: the guarantee then carries the assumption ``"at most m rows a person"``, which a ledger
+        refuses unless it is accepted by that name. `confide.train` on a table with an id column enforces
+        the bound (rows beyond it are left out), assumes nothing, and needs less noise.
     ledger : Ledger or str, optional
         Charged before the labels are read. None marks the guarantee ``"unrecorded"``.
     random_state : int, optional
@@ -58,8 +64,15 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Of the unbiased coefficients, privacy and sampling noise; see `TrainingResult.standard_errors`.
     guarantee_ : Guarantee
     result_ : TrainingResult
+        With the ledger's entry.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    Notes
+    -----
+    `score`, and with it `cross_val_score` and `GridSearchCV`, compares predictions with labels and protects
+    nobody: on secret labels it leaks them past the ledger (pitfall F20). It warns; other scorers, such as
+    ``scoring="r2"``, cannot. Give them labels that are public. Each fit of a search is charged by itself.
 
     Examples
     --------
@@ -111,9 +124,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or CSR of shape (n, p)
-            Public columns must be finite.
+            Public columns must be finite. An array, CSR matrix or frame where some columns are private.
         y : array-like of shape (n,) or (n, 1)
-            Secret labels.
+            Secret labels. Nothing but their shape is judged, and they are read after the charge.
         **refused
             Nothing else is taken: a `sample_weight` scales one person's influence, and has no public cap
             here (TypeError, pitfall F45).
@@ -147,6 +160,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             delta=self.delta,
             adjacency=relation,
             unit="row" if bound == 1 else "person",
+            assumptions=() if bound == 1 else (f"at most {bound} rows a person",),
             engine=self.engine,
             conditioning=self.conditioning,
             leverage=self.leverage,
@@ -166,21 +180,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def _fit(
         self, X: Any, y: Any, request: Request, bounds: tuple[float, float], rows_per_unit: int
     ) -> PrivateRegressor:
-        # y is taken apart from X: its values are secret, so that only its shape is checked.
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=1)
-        labels = _labels(y, X.shape[0])
-        columns = self._public_columns(X.shape[1])
-        left_out = tuple(str(name) for name in self._names(X.shape[1])[~columns])
-        check_adjacency(request.guarantee.adjacency, left_out)
-        matrix = X if columns.all() else X[:, np.flatnonzero(columns)]
+        matrix, columns = self._public_part(X, reset=True, relation=request.guarantee.adjacency)
+        read_labels = secret_labels(y, matrix.shape[0])
 
         def rows() -> Iterator[Any]:
             yield matrix
 
         def secret() -> Iterator[Any]:
-            yield labels
+            yield read_labels()
 
-        names = tuple(str(name) for name in self._names(X.shape[1])[columns])
+        names = tuple(str(name) for name in self._names(columns.size)[columns])
         problem = LinearProblem(
             Source(rows, names), secret, *bounds, None, bool(self.fit_intercept), rows_per_unit
         )
@@ -188,9 +197,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.result_ = result
         self.guarantee_ = result.guarantee
         self.intercept_ = result.model.intercept
-        self.coef_ = np.zeros(X.shape[1])
+        self.coef_ = np.zeros(columns.size)
         self.coef_[columns] = result.model.coefficients
-        self.coef_std_error_ = np.zeros(X.shape[1])
+        self.coef_std_error_ = np.zeros(columns.size)
         # The intercept's error, where there is one, comes first.
         self.coef_std_error_[columns] = list(result.standard_errors.values())[int(problem.intercept) :]
         return self
@@ -198,11 +207,51 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions of shape (n,), clipped to `target_bounds`."""
         check_is_fitted(self, "result_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        model = self.result_.model
-        if model.coefficients.size != X.shape[1]:
-            X = X[:, np.flatnonzero(self._public_columns(X.shape[1]))]
-        return model.predict(X)
+        matrix, _ = self._public_part(X, reset=False)
+        return self.result_.model.predict(matrix)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of `predict`, computed without any privacy.
+
+        It is exact and free of charge, so it must only be used on labels that are public: on secret ones it
+        tells about them past the guarantee (pitfall F20). Each call warns.
+
+        Parameters
+        ----------
+        X : array-like or CSR of shape (n, p)
+        y : array-like of shape (n,)
+            Public labels.
+        sample_weight : array-like of shape (n,), optional
+
+        Warns
+        -----
+        UncertifiedWarning
+        """
+        warnings.warn(
+            UncertifiedWarning(
+                "PrivateRegressor.score reads labels without privacy and without a charge: use it on public "
+                "labels only."
+            ),
+            stacklevel=2,
+        )
+        return super().score(X, y, sample_weight)
+
+    def _public_part(
+        self, X: Any, *, reset: bool, relation: Adjacency | None = None
+    ) -> tuple[Any, np.ndarray]:
+        """Return the validated public columns of X, and which they are; private cells are never read."""
+        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 1}
+        if isinstance(self.public, str) and self.public == "all":
+            matrix: Any = validate_data(self, X, reset=reset, **checks)
+            return matrix, np.ones(matrix.shape[1], dtype=bool)
+        shape_of(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns alone
+        columns = self._public_columns(shape_of(X)[1])
+        if relation is not None:
+            check_adjacency(relation, tuple(str(name) for name in self._names(columns.size)[~columns]))
+        part = take_columns(X, columns)
+        matrix = check_array(part, ensure_min_features=0, estimator=self, input_name="X", **checks)
+        return matrix, columns
 
     def _names(self, p: int) -> np.ndarray:
         names = getattr(self, "feature_names_in_", None)
@@ -238,32 +287,3 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         # Noise from the operating system unless seeded.
         tags.non_deterministic = self.random_state is None and not self.nonprivate
         return tags
-
-
-def _labels(y: Any, n: int) -> np.ndarray:
-    """Return labels as float64 of shape (n,); only type and shape can fail."""
-    if y is None:
-        raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    values = np.asarray(y)
-    if np.iscomplexobj(values):
-        raise ValueError("Complex data not supported: pass real labels.")
-    try:
-        values = values.astype(np.float64)
-    except (TypeError, ValueError):
-        # The original message would quote a label (pitfall K15).
-        raise DataError(
-            f"The label has type {values.dtype}, which holds something else than numbers.",
-            "Pass real labels; missing ones as NaN.",
-        ) from None
-    if values.ndim == 2 and values.shape[1] == 1:
-        import warnings
-
-        from sklearn.exceptions import DataConversionWarning
-
-        warnings.warn(
-            DataConversionWarning("A column-vector y was passed when a 1d array was expected."), stacklevel=3
-        )
-        values = values[:, 0]
-    if values.shape != (n,):
-        raise ValueError(f"The label has shape {values.shape}. Pass ({n},): one label for each row of X.")
-    return values

@@ -59,6 +59,7 @@ def make_request(
     leverage: float | None = None,
     shrinkage: bool = True,
     random_state: Any = None,
+    assumptions: tuple[str, ...] = (),
     recorded: bool = False,
     nonprivate: bool = False,
 ) -> Request:
@@ -80,6 +81,8 @@ def make_request(
     shrinkage : bool
     random_state : int, optional
         None draws from the operating system; an int is for tests and marks the guarantee ``"seeded"``.
+    assumptions : tuple of str
+        What the guarantee rests on besides.
     recorded : bool
         Whether a ledger records the release; else the guarantee is marked ``"unrecorded"``.
     nonprivate : bool
@@ -106,7 +109,7 @@ def make_request(
             f"The 'epsilon' parameter is {epsilon!r} with nonprivate={nonprivate!r}.",
             "Pass a finite epsilon, or epsilon=inf together with nonprivate=True for a fit without privacy.",
         )
-    assumptions = () if recorded else (UNRECORDED,)
+    assumptions += () if recorded else (UNRECORDED,)
     if seed is not None:
         assumptions += (SEEDED,)
     if infinite:
