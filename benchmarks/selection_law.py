@@ -1,6 +1,6 @@
 """Draws against the enumerated law: chi-square on golden and random instances, privacy ratios, draws a second.
 
-    python benchmarks/selection_law.py [--instances 200] [--draws 100000] [--pairs 1000]
+python benchmarks/selection_law.py [--instances 200] [--draws 100000] [--pairs 1000]
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from _common import header, write
 from confide.selection import draw, law
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "selection"))
 
-from instances import epsilon_of, random_problem  # noqa: E402
-from test_draws import agreement  # noqa: E402
-from test_law import worst_ratio  # noqa: E402
-from test_scores import GOLDEN, load  # noqa: E402
+from instances import epsilon_of, random_problem
+from test_draws import agreement
+from test_law import worst_ratio
+from test_scores import GOLDEN, load
 
 MECHANISMS = ("exponential", "permute_and_flip")
 
@@ -44,7 +45,10 @@ def golden_lines(draws: int) -> list[str]:
 
 
 def random_lines(count: int, draws: int) -> list[str]:
-    lines = ["| mechanism | draws | smallest p-value | mean | below 0.05 | draws a second |", "|---" * 6 + "|"]
+    lines = [
+        "| mechanism | draws | smallest p-value | mean | below 0.05 | draws a second |",
+        "|---" * 6 + "|",
+    ]
     for mechanism in MECHANISMS:
         values, seconds = [], 0.0
         for seed in range(count):

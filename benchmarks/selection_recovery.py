@@ -12,12 +12,13 @@ import argparse
 import math
 
 import numpy as np
+
 from _common import header, write
+from confide.mechanisms import os_stream
 from confide.selection import SubsetProblem
 from confide.selection.draws import make_envelope, sample
 from confide.selection.exponent import exponent
 from confide.selection.flips import flip
-from confide.mechanisms import os_stream
 
 
 def paper_table(n: int, p: int, s: int, rho: float, seed: int, snr: float = 5.0, bound: float = 0.5):
@@ -70,8 +71,21 @@ def main() -> None:
         "| rho | n | radius | ridge | recovery |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for rho, n in ((0.1, 1000), (0.5, 1000), (0.8, 1500)):
-        for r, lam in ((0.1, 1), (0.25, 1), (0.5, 1), (0.7, 1), (1, 1), (1.4, 1), (2, 1), (1, 0), (1, 10), (1, 100)):
-            value = recovery(n, 100, "exponential", rho=rho, radius=r / math.sqrt(5), ridge=float(lam), **common)
+        for r, lam in (
+            (0.1, 1),
+            (0.25, 1),
+            (0.5, 1),
+            (0.7, 1),
+            (1, 1),
+            (1.4, 1),
+            (2, 1),
+            (1, 0),
+            (1, 10),
+            (1, 100),
+        ):
+            value = recovery(
+                n, 100, "exponential", rho=rho, radius=r / math.sqrt(5), ridge=float(lam), **common
+            )
             lines.append(f"| {rho} | {n:,} | {r} | {lam} | {value:.3f} |")
             print(lines[-1], flush=True)
     write("selection_recovery", "\n".join(lines) + "\n")

@@ -252,3 +252,51 @@ def test_size_limits_name_the_limit():
 def test_supports_are_checked(support):
     with pytest.raises(ParameterError, match="support"):
         SubsetProblem(X4, Y4, 2, feature_bound=0.5, target_bound=0.5).score(support)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_ball_problem_is_solved_to_rounding(seed):
+    from confide.selection.kernels import ball_quadratic, quadratic_value
+
+    rng = np.random.default_rng(seed)
+    n, s = int(rng.choice([1, 3, 40])), int(rng.integers(1, 21))
+    A = np.clip(rng.standard_normal((n, s)), -0.5, 0.5)
+    if seed % 3 == 0:
+        A[:, -1] = A[:, 0]
+    if seed % 4 == 0:
+        A[:, s // 2] = A[:, 0] + 1e-9 * rng.standard_normal(n)
+    y = rng.uniform(-0.5, 0.5, n)
+    G, c = A.T @ A, A.T @ y
+    ridge, radius = float(rng.choice([0, 1e-9, 1.0, 1e6])), float(rng.choice([1e-3, 0.3, 50.0]))
+    beta = np.empty(s)
+    nu = ball_quadratic(G, c, ridge, radius, beta)
+    value = quadratic_value(G, c, ridge, beta)
+    assert nu >= 0
+    assert beta @ beta <= radius**2 * (1 + 1e-14)
+    # Weak duality at nearby multipliers, in extended precision by an eigenbasis of A itself.
+    _, sigma, Vt = np.linalg.svd(A, full_matrices=True)
+    values = np.concatenate([sigma**2, np.zeros(s - sigma.size)])
+    turned = np.concatenate([(Vt @ c)[: sigma.size], np.zeros(s - sigma.size)])
+    scale = n * 0.25 * (1 + s)
+    dual = -math.inf
+    for multiplier in (nu, nu * (1 + 1e-9), nu * (1 - 1e-9), nu + 1e-12 * scale, nu + 1e-9):
+        L = values + ridge + multiplier
+        if np.all(L > 0):
+            dual = max(dual, -float(np.sum(turned**2 / (2 * L))) - multiplier * radius**2 / 2)
+    assert value - dual <= 1e-9 * scale * max(radius**2, 1) + 1e-9 * radius
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
+def test_scores_around_1e12(loss):
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.standard_normal((50, 5)), -1, 1)
+    y = X @ np.array([1e6, 0, 1e6, 0, 0])
+    made = SubsetProblem(X, y, 2, loss, feature_bound=1.0, target_bound=1e6)
+    from confide.selection import draw, law
+
+    got = law(made, "exponential", 2.0, "add_remove_one")
+    assert math.fsum(got.values()) == pytest.approx(1)
+    assert max(got, key=got.__getitem__) == (0, 2)
+    assert len(set(got.values())) == 10
+    drawn = draw(made, "exponential", 2.0, "add_remove_one", random_state=0, size=2000)
+    assert abs(np.mean([support == (0, 2) for support in drawn]) - got[(0, 2)]) < 0.05

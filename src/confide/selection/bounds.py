@@ -331,13 +331,11 @@ class QuadraticBounder:
             minorant.c, self.gram.rows, self.gram.slot, supports, minorant.kappa, problem.ridge, nus,
             problem.radius, out,
         )  # fmt: skip
-        # The solution of a system that Cholesky accepts has a value within 1e-9 of itself (pivots above 1e-14).
-        return (
-            out
-            + minorant.constant
-            - 1e-9 * np.abs(out)
-            - self._margin(supports[0][:0], problem.size, 0.0, 0.0)
-        )
+        # Cholesky solves within s^2 units of the norm (Higham 2002, 10.4): on the ball, r^2 times that.
+        norm = minorant.kappa * problem.size * self.longest**2 + problem.ridge + float(nus.max(initial=0.0))
+        loss = self._margin(supports[0][:0], problem.size, 0.0, 0.0)
+        loss += 8 * problem.size**2 * 2.0**-53 * norm * problem.radius**2
+        return out + minorant.constant - 1e-11 * np.abs(out) - loss
 
     def _margin(self, pinned: Columns, left: int, spread: float, base: float) -> float:
         """Return what rounding of the products can move the bound by.

@@ -2,12 +2,12 @@
 
 For any alpha inside the boxes, any nu >= 0 and L = lambda + nu > 0, weak duality gives for every S = I + T
 
-    F_S >= sum -conjugate(y_i, alpha_i) - sum over I of u_j^2 / (2 L) - nu r^2 / 2 - sum over T of u_j^2 / (2 L),
+    F_S >= sum -conjugate(y_i, alpha_i) - nu r^2 / 2 - sum over I and T of u_j^2 / (2 L),
 
 u = X'alpha: additive in T, whatever alpha is. The log-weight of the bucket is convex in alpha, and at its
-minimum alpha belongs to the coefficients beta_j = pi_j u_j / L, pi_j the probability that j is in T. So, given pi,
-alpha is the dual solution of one regression on I and the few columns with mass, in which column j has the ridge
-L / pi_j; then nu by a one-dimensional search without a pass over X; then pi again.
+minimum alpha belongs to beta_j = pi_j u_j / L, pi_j the probability that j is in T. So, given
+pi, alpha is the dual solution of one regression on I and the few columns with mass, in which column j has the
+ridge L / pi_j; then nu by a one-dimensional search without a pass over X; then pi again.
 """
 
 from __future__ import annotations

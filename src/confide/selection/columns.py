@@ -154,7 +154,7 @@ class Columns:
             yield start, self._cells(self.X[start : start + height])
 
     def _sparse_blocks(self) -> Iterator[tuple[int, Any]]:
-        """Yield first row and a CSR chunk, clipped and in float64: sums in float32 would miss their margin."""
+        """Yield first row and a CSR chunk, clipped, in float64: float32 sums would miss their margin."""
         from scipy.sparse import csr_matrix
 
         X = self.X

@@ -1,12 +1,14 @@
 """Bounds for losses with curvature on the ball (logistic): a quadratic minorant, moved to where the mass is.
 
-With kappa <= loss'' wherever abs(z) <= a, and any point beta0 with z = X beta0 inside +-a, every beta in the ball has
+With kappa <= loss'' wherever abs(z) <= a, and any point beta0 with z = X beta0 inside +-a, every beta in
+the ball has
 
     sum loss(y_i, x_i'beta) >= C - c'beta + kappa beta'X'X beta / 2,     c = X'(alpha + kappa z),
     C = sum (loss(y_i, z_i) + alpha_i z_i + kappa z_i^2 / 2),            alpha = -loss'(y, z),
 
-so that all bounds of the squared loss hold with kappa X'X (`quadratic`). The best beta0 is again the mean of the
-coefficients in the bucket: each bucket starts from its parent's and moves it once or more, a pass over X each.
+so that all bounds of the squared loss hold with kappa X'X (`quadratic`). The best beta0 is again the mean
+of the coefficients in the bucket: each bucket starts from its parent's and moves it once or more, a pass
+over X each.
 """
 
 from __future__ import annotations

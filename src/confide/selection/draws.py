@@ -51,8 +51,8 @@ def draw(
     Notes
     -----
     The accepted supports have exactly the law of `law`: a proposal S has probability proportional to
-    exp(-eta bound_S) and is accepted with probability exp(-eta (F_S - bound_S)). How the buckets were split, and
-    for how long, changes the time alone. Running time depends on the data and is outside the guarantee.
+    exp(-eta bound_S) and is accepted with probability exp(-eta (F_S - bound_S)). How the buckets were split,
+    and for how long, changes the time alone. Running time depends on the data and is outside the guarantee.
     """
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
         raise ParameterError(f"The 'size' parameter is {size!r:.80}.", "Pass the number of releases, >= 0.")

@@ -84,10 +84,10 @@ def log_law(scores: Floats, eta: float, mechanism: str) -> Floats:
 def _log_share(p: Floats) -> Floats:
     """Return the log of the integral over u in [0, 1] of prod over R != S of (1 - u p_R), for each S.
 
-    In permute-and-flip, give every support an independent uniform arrival; S wins if its coin p_S comes up and
-    no earlier support's did: each R != S lets it through with probability 1 - u p_R. The integrand is a
-    polynomial without zeros in [0, 1): Gauss-Legendre with 20 nodes on panels that shrink geometrically towards
-    both ends (its scale at 0 is 1 / sum p, its nearest zeros lie at 1 / max p >= 1).
+    In permute-and-flip, give every support an independent uniform arrival; S wins if its coin p_S comes up
+    and no earlier support's did: each R != S lets it through with probability 1 - u p_R. The integrand is a
+    polynomial without zeros in [0, 1): Gauss-Legendre with 20 nodes on panels that shrink geometrically
+    towards both ends (its scale at 0 is 1 / sum p, its nearest zeros lie at 1 / max p >= 1).
     """
     nodes, weights = np.polynomial.legendre.leggauss(20)
     total = max(float(p.sum()), 1.0)

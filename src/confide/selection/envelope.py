@@ -195,7 +195,7 @@ class Envelope:
         return tree
 
     def log_screen(self, supports: Supports, log_bounds: Floats, nus: Floats) -> Floats:
-        """Return log-probabilities of a first, cheap test: at least those of acceptance, 0 where there is none."""
+        """Return log-probabilities of a first, cheap test: never below those of acceptance."""
         lower = self.bounder.screen(supports, nus) if len(supports) else None
         if lower is None:
             return np.zeros(len(supports))

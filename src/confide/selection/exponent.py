@@ -12,7 +12,8 @@ Float slack. The draw realises its law up to a factor exp(+-2 kappa) at every ou
 (`confide.mechanisms.choice_cost`); eta uses epsilon less that. The parts of kappa:
 
 - a weight e_t of p terms: sums and products of positive numbers, at most 4 roundings a term and level of the
-  tree, and exp and log with at most 4 units each: 32 (p + 64) (size + 1) units for weights and walks together;
+  tree, and exp and log with at most 4 units each: 32 (p + 64) (size + 1) units for weights and walks
+  together;
 - rounding of eta times a difference of scores: at most 8 units of eta n M <= epsilon n, below
   2^-30 epsilon for n <= 2^20.
 """

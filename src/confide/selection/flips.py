@@ -1,17 +1,17 @@
-"""Permute-and-flip over all supports, from the same envelope (McKenna & Sheldon 2020), without knowing the best.
+"""Permute-and-flip over all supports, from the same envelope, without knowing the best.
 
-Give every support an independent uniform U_S; the least of U_S exp(eta F_S) wins. That is permute-and-flip: with
-q_S = exp(-eta (F_S - F_best)), S arrives at U_S q_S of the time scale 1 / exp(eta F_best) and its coin comes up
-where that is below 1. The least of independent variables is found by running their hazards: at time y, S has
-hazard 1 / (exp(eta F_S) - y). For any floor f below every score let y = (1 - u) exp(eta f), u = exp(-k); then in the
-time k its hazard is
+McKenna & Sheldon 2020. Give every support an independent uniform U_S; the least of U_S exp(eta F_S) wins.
+That is permute-and-flip: with q_S = exp(-eta (F_S - F_best)), S arrives at U_S q_S of the time scale 1 /
+exp(eta F_best) and its coin comes up where that is below 1. The least of independent variables is found by
+running their hazards: at time y, S has hazard 1 / (exp(eta F_S) - y). For any floor f below every score let
+y = (1 - u) exp(eta f), u = exp(-k); then in the time k its hazard is
 
     q u / (u + (1 - q)(1 - u)) <= q <= v,    q = exp(-eta (F_S - f)), v = exp(-eta (bound_S - f)).
 
-So one Poisson clock of rate sum v proposes, and S is taken with probability (q / v) u / (u + (1 - q)(1 - u)). With
-f = F_best the clock reaches every support before k ends, as on the design page. But any proven floor does until
-y = exp(eta f): where the law is spread over many supports, one is taken long before. Only a draw that is still waiting
-near u = 0 needs a higher floor, found by splitting buckets; it goes on from the same y.
+So one Poisson clock of rate sum v proposes, and S is taken with probability (q / v) u / (u + (1 - q)(1 - u)).
+With f = F_best the clock asks every support before k ends, as on the design page. But any proven floor does
+until y = exp(eta f): where the law is spread over many supports, one is taken long before. Only a draw that
+still waits near u = 0 needs a higher floor, found by splitting buckets; it goes on from the same y.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Floor:
     def lift(self, target: float) -> float:
         """Split until the floor is at least `target`, or the best score is proven; return the floor.
 
-        Best-first: the bucket with the lowest bound is split, on its own column. Ends, because single supports
-        meet their own bound.
+        Best-first: the bucket with the lowest bound is split, on its own column. Ends, because single
+        supports meet their own bound.
         """
         while self._heap[0][0] < min(target, self.best):
             _, _, bucket = heapq.heappop(self._heap)

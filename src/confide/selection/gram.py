@@ -72,9 +72,9 @@ class Gram:
     def theta(self, width: int) -> float:
         """Return theta >= 0 with G_SS above theta diag(G_SS) for every set S of at most `width` columns.
 
-        The larger of two bounds on the smallest eigenvalue of the scaled block: that of the whole scaled matrix
-        (interlacing), and Gershgorin's, one minus the `width` - 1 largest entries of a row. Zero columns are
-        left out: they weaken nothing. Zero where X'X is not kept whole.
+        The larger of two bounds on the smallest eigenvalue of the scaled block: that of the whole scaled
+        matrix (interlacing), and Gershgorin's, one minus the `width` - 1 largest entries of a row. Zero
+        columns are left out: they weaken nothing. Zero where X'X is not kept whole.
         """
         if not self.whole:
             return 0.0
@@ -105,7 +105,7 @@ class Gram:
         self._theta = np.maximum(0.0, 1 - np.concatenate([[0.0], sums])[:most] - loss)
 
     def inverse(self, sigma: float) -> Floats | None:
-        """Return (G + sigma I)^-1 within a relative 1e-7 of its norm, kept; None where that is not certain."""
+        """Return (G + sigma I)^-1 within 1e-7 of its norm, kept; None where that is not certain."""
         if sigma not in self._inverses:
             self.fill()
             p = self.columns.p
@@ -123,9 +123,10 @@ class Gram:
     def cover(self, sigma: float, chosen: npt.NDArray[np.int64]) -> Floats | None:
         """Return e >= 0 on the columns `chosen` with G + sigma I above diag(e), 0 elsewhere; None if unknown.
 
-        By Schur complements, diag(e) on A lies below G + sigma I if and only if it lies below the inverse of
-        the block P_AA, P = (G + sigma I)^-1. So curvature is taken from all columns, sigma each, and given to the
-        few that matter: e_j = psi / P_jj, psi the inverse of the largest eigenvalue of the scaled block.
+        By Schur complements, diag(e) on A lies below G + sigma I if and only if it lies below the inverse
+        of the block P_AA, P = (G + sigma I)^-1. So curvature is taken from all columns, sigma each, and
+        given to the few that matter: e_j = psi / P_jj, psi the inverse of the largest eigenvalue of the
+        scaled block.
         """
         P = self.inverse(sigma)
         if P is None or chosen.size == 0:

@@ -202,7 +202,7 @@ def lagrange_scores(
     radius: float,
     out: Any,
 ) -> None:
-    """Fill out[i] with min over beta of beta'(kappa G + L) beta / 2 - c'beta - nu r^2 / 2, -inf where unknown.
+    """Fill out[i] with min of beta'(kappa G + L) beta / 2 - c'beta - nu r^2 / 2, -inf where unknown.
 
     Below the score by weak duality, and of second order in the error of nu: a cheap first test of a proposal.
     """

@@ -80,7 +80,8 @@ def fill_tree(logs: Any, t: int, tree: Any) -> None:
 def walk_tree(tree: Any, t: int, words: Any, position: int, out: Any) -> int:
     """Draw a t-subset with probability proportional to its product.
 
-    Returns the next position, or -1 where the words run out. At each node, the number that goes left is chosen by ratios of sums of positive terms.
+    Returns the next position, or -1 where the words run out. At each node, the number that goes left is
+    chosen by ratios of sums of positive terms.
     """
     size = tree.shape[0] // 2
     nodes = np.empty(2 * t + 2, dtype=np.int64)
@@ -107,8 +108,8 @@ def walk_tree(tree: Any, t: int, words: Any, position: int, out: Any) -> int:
             values[i] = math.exp(term) if term > -np.inf else 0.0
             if values[i] > values[best]:
                 best = i
-        # One number at a time, the likeliest last: P(i | none before) = value / what remains, a sum of positive
-        # terms; so every comparison u < p has p with full relative accuracy.
+        # One number at a time, the likeliest last: P(i | none before) = value / what remains, a sum of
+        # positive terms; so every comparison u < p has p with full relative accuracy.
         after[k + 1] = values[best]
         for i in range(k, -1, -1):
             after[i] = after[i + 1] + (values[i] if i != best else 0.0)
