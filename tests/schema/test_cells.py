@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 import uuid
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -175,3 +177,50 @@ def test_numpy_of_foreign_byte_order_and_masks() -> None:
     masked = arrays.numbers(arrays.arrow_array(np.ma.array([1.0, 2.0], mask=[True, False])))
     assert np.isnan(masked[0])
     assert masked[1] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 10**6 + "x", "." + "1" * 10**6 + "e", "1." + "0" * 10**6 + "x", "-" * 10**6]
+)
+def test_a_long_text_takes_linear_time(text: str) -> None:
+    # A quadratic match of a million digits takes hours.
+    start = time.perf_counter()
+    assert math.isnan(cells.number(text))
+    assert cells.label(text) == (text, False)
+    assert time.perf_counter() - start < 20
+
+
+TEXTS = {pa.string(): np.int32, pa.large_string(): np.int64}
+
+
+@pytest.mark.parametrize("kind", TEXTS, ids=str)
+def test_text_that_is_no_text_is_no_number(kind: pa.DataType) -> None:
+    for raw in (b"1\xff0", b"12\xc3"):
+        ends = np.array([0, 1, 2, len(raw)] if raw[0:2] == b"1\xff" else [0, 1, len(raw) - 1, len(raw)])
+        buffers = [None, pa.py_buffer(ends.astype(TEXTS[kind]).tobytes()), pa.py_buffer(raw)]
+        bad = pa.Array.from_buffers(kind, 3, buffers)
+        found = arrays.numbers(bad)
+        assert found[0] == 1.0
+        assert np.isnan(found).sum() == 1
+        column = Column("c", "private", categories=["1", "2"])
+        assert (arrays.codes(bad, column) == arrays.MISSING).sum() == 1
+        assert arrays.id_keys(bad)[1].sum() == 2
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("f2", 0x7C01), ("f4", 0x7F800001), ("f8", 0x7FF0000000000001)])
+def test_a_signalling_nan_warns_of_nothing(kind: str, bits: int) -> None:
+    values = np.ones(3, dtype=kind)
+    values.view(f"u{values.itemsize}")[1] = bits
+    wide = np.ones(3, dtype=np.longdouble)
+    wide[1] = np.longdouble("1e4000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for form in (
+            values,
+            list(values),
+            pd.Series(values),
+            {"a": values}["a"].byteswap().view(values.dtype.newbyteorder()),
+        ):
+            assert np.isnan(arrays.numbers(arrays.arrow_array(form))).tolist() == [False, True, False]
+        for form in (wide, list(wide)):
+            assert arrays.numbers(arrays.arrow_array(form)).tolist() == [1.0, math.inf, 1.0]

@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,18 @@ def test_ids_of_every_type_count_alike() -> None:
         assert table.kept.tolist() == [True, True, True, False, False, True]
         assert table.unit == "person"
         assert table.n_rows == 4
+
+
+def test_ids_of_digits_and_signs() -> None:
+    schema = Schema((Column("i", "id"), Column("y", "label", 0, 9)), max_rows_per_id=9)
+    texts = ["--5", "-", "5-", "-5", "-1234567890123456789", "1234567890123456789", "٣", "3"]
+    texts += [str(-(2**63)), str(2**63 - 1), str(2**63), str(-(2**63) - 1), "9" * 20, "9" * 5000, "-" * 5000]
+    table = Table.from_frame({"i": texts, "y": [0] * len(texts)}, schema)
+    assert table.ids is not None
+    assert table.ids.tolist() == list(range(len(texts)))  # all differ, and none raises
+    for value in (-1234567890123456789, 1234567890123456789, -5, 0, -(2**63), 2**63 - 1):
+        forms = (pa.array([value]), [value], [str(value)], pa.array([str(value)]), [Decimal(value)])
+        assert len({id_keys(form)[0][0] for form in forms}) == 1
 
 
 def test_missing_ids_are_dropped_or_rejected() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,8 @@ def arrow_array(values: Any) -> pa.Array | list[Any]:
         mask = np.ma.getmaskarray(values)
         return [None if gone else cell for cell, gone in zip(values.data.tolist(), mask.tolist())]
     if isinstance(values, np.ndarray):
-        return _from_numpy(values)
+        with np.errstate(all="ignore"):  # a cast may warn of one cell: of infinity, or a signalling NaN
+            return _from_numpy(values)
     if hasattr(values, "to_arrow") and hasattr(values, "to_list"):
         if str(getattr(values, "dtype", "")) == "Object":
             return _from_list(values.to_list())
@@ -54,7 +56,7 @@ def arrow_array(values: Any) -> pa.Array | list[Any]:
             return _from_list(values.to_list())
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "fiub":  # a pandas Series in a dictionary
-        return _from_numpy(np.asarray(values))
+        return arrow_array(np.asarray(values))
     return _from_list(list(values))
 
 
@@ -131,8 +133,9 @@ def _cells(values: pa.Array) -> list[Any]:
 # ---- numbers ----------------------------------------------------------------------------------------------
 
 
+@np.errstate(all="ignore")
 def numbers(values: pa.Array | list[Any]) -> np.ndarray:
-    """Return float64 [n]: the number of each cell, NaN where there is none."""
+    """Return float64 [n]: the number of each cell, NaN where there is none. Neither raises nor warns."""
     if isinstance(values, list):
         return np.fromiter(map(cells.number, values), dtype=np.float64, count=len(values))
     kind = values.type
@@ -152,16 +155,16 @@ def numbers(values: pa.Array | list[Any]) -> np.ndarray:
 
 
 def _parse(text: pa.Array) -> np.ndarray:
-    safe = pc.match_substring_regex(text, _SAFE_NUMBER)
     try:
+        safe = pc.match_substring_regex(text, _SAFE_NUMBER)
         parsed = pc.if_else(safe, text, None).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return numbers(text.to_pylist())
+    except Exception:
+        return numbers(_cells(text))
     out = np.array(parsed.to_numpy(zero_copy_only=False), dtype=np.float64)
     odd = pc.invert(pc.fill_null(safe, True)).to_numpy(zero_copy_only=False)
     if odd.any():
         rest = text.filter(pa.array(odd)).dictionary_encode()
-        values = numbers(rest.dictionary.to_pylist())
+        values = numbers(_cells(rest.dictionary))  # a text column may hold bytes that are no text
         out[odd] = values[rest.indices.to_numpy(zero_copy_only=False)]
     return out
 
@@ -180,6 +183,7 @@ def _through_dictionary(values: pa.Array, convert: Callable[[Any], np.ndarray], 
 MISSING = -1
 
 
+@np.errstate(all="ignore")
 def codes(values: pa.Array | list[Any], column: Column) -> np.ndarray:
     """Return int32 [n]: the number of each cell's level in `column.levels`; `MISSING` where there is none."""
 
@@ -251,13 +255,16 @@ def _integer_keys(values: np.ndarray) -> np.ndarray:
     return raw.view(KEY_TYPE).reshape(-1)
 
 
+_WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
 def _text_keys(distinct: list[Any]) -> np.ndarray:
     out = np.zeros(len(distinct), dtype=KEY_TYPE)
     for index, cell in enumerate(distinct):
         text, missing = cells.label(cell)
         if missing:
             continue
-        if text.lstrip("-").isdigit() and text.isascii() and len(text) < 20 and -(2**63) <= int(text) < 2**63:
+        if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
             out[index] = b"i" + int(text).to_bytes(8, "big", signed=True) + b"\x01"
         else:
             raw = text.encode("utf-8", errors="surrogatepass")

@@ -33,10 +33,11 @@ BLANKS = " \t\n\r\x0b\x0c"
 #: Text (in lower case) that stands for no value, unless a category of that spelling is declared.
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat"})
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Each digit can be matched in one way only: "[0-9]+\.?[0-9]*" takes quadratic time on a long run of digits.
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 # Codes such as "12E3" are names, not numbers; only the spelling that a printed float has is a number.
-_PRINTED = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-][0-9]{2,3})?")
+_PRINTED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-][0-9]{2,3})?")
 _INFINITY = re.compile(r"([+-]?)inf(inity)?", re.IGNORECASE)
 _TRUTH = {"true": "1", "false": "0"}
 
