@@ -14,6 +14,7 @@ from confide.errors import ParameterError
 from confide.privacy import exact, show
 from confide.report import words
 from confide.report.measured import Error, PublicTest, Share, measure, share_kept
+from confide.report.noise import Spread, drowned, spread
 
 if TYPE_CHECKING:
     from confide.training import TrainingResult
@@ -101,11 +102,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Account:
-    """One line of the ledger's balance, amounts as exact text by component."""
+    """One line of the ledger's balance, amounts as exact text by component.
+
+    `own` is what this release cost the account, None where the ledger does not hold its entry.
+    """
 
     name: str
     limit: dict[str, str]
     before: dict[str, str] | None
+    own: dict[str, str] | None
     spent: dict[str, str]
     remaining: dict[str, str]
 
@@ -151,13 +156,15 @@ class Facts:
     columns: tuple[ColumnFact, ...]
     not_covered: tuple[tuple[str, str], ...]
     rows: int
+    row_limit: str
     spectrum: tuple[float, ...]
     effects: tuple[Effect, ...]
     intercept: Effect | None
     absent: tuple[str, ...]
     prices: tuple[Price, ...]
-    residual: float
+    spread: Spread
     effective: float
+    drowned: str
     noise_multiplier: float
     sensitivity: float
     measured: Measured | None
@@ -223,6 +230,7 @@ def facts(
     text = json.dumps(result.model.to_dict(), sort_keys=True, separators=(",", ":"))
     epsilon = show(guarantee.epsilon)
     void = words.void_marks(guarantee)
+    unit = _label_unit(label_column)
     return Facts(
         headline=words.headline(guarantee, label),
         odds="" if void else words.odds(guarantee, label),
@@ -234,7 +242,7 @@ def facts(
         assumptions=tuple(a for a in guarantee.assumptions if a not in words.MARKS),
         status=result.status.prose,
         label=label,
-        label_unit=_label_unit(label_column),
+        label_unit=unit,
         label_range=result.model.bounds,
         table="" if schema is None else schema.name,
         table_note="" if schema is None else schema.note,
@@ -242,15 +250,18 @@ def facts(
         schema_digest=result.model.schema_digest,
         model_digest=hashlib.sha256(text.encode()).hexdigest(),
         columns=() if schema is None else tuple(_column(schema, column) for column in schema.columns),
-        not_covered=tuple(words.not_covered(guarantee, public, label)),
+        not_covered=tuple(words.not_covered(guarantee, public, label, grouped=_grouped(schema))),
         rows=statistics.rows,
+        row_limit=_row_limit(schema),
         spectrum=tuple(float(s) / math.sqrt(statistics.rows) for s in statistics.singular_values),
         effects=effects,
         intercept=intercept,
         absent=absent,
         prices=prices(result),
-        residual=result.residual_deviation,
-        effective=statistics.effective,
+        spread=spread(result),
+        # Without shrinkage the intercept counts too, and every direction is left.
+        effective=min(statistics.effective, float(statistics.rank)),
+        drowned="" if void else drowned(result, unit),
         noise_multiplier=statistics.noise_multiplier,
         sensitivity=statistics.sensitivity,
         measured=None if test is None else _measured(result, test),
@@ -283,7 +294,21 @@ def _schema(table: Any) -> Any:
 
 def _column(schema: Any, column: Any) -> ColumnFact:
     declared_by = schema.declarer(column) or "nobody named"
-    return ColumnFact(column.name, column.role, column.domain, column.unit, declared_by, column.note)
+    domain = _row_limit(schema) + " count" if column.role == "id" else column.domain
+    return ColumnFact(column.name, column.role, domain, column.unit, declared_by, column.note)
+
+
+def _grouped(schema: Any) -> bool:
+    """Whether one unit may have several rows: then ids are declared."""
+    return schema is not None and any(column.role == "id" for column in schema.columns)
+
+
+def _row_limit(schema: Any) -> str:
+    """Return how many rows of one unit count, in words; empty where a row is a unit."""
+    if not _grouped(schema):
+        return ""
+    most = schema.max_rows_per_id
+    return f"at most {most} {'row' if most == 1 else 'rows'} of each {schema.unit}"
 
 
 def _label_unit(column: Any) -> str:
@@ -382,12 +407,15 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
     budget = state["budget"]
     parts = tuple(state["spent"]) if budget["accountant"] == "zcdp" else ("epsilon", "delta")
     earlier = {} if before is None else {a["analyst"]: a["spent"] for a in before["analysts"]}
+    mine = next((c for c in state["charges"] if result.entry and c["id"] == result.entry), None)
+    cost = None if mine is None else _amounts(mine["charge"], parts)
     spent_before = None if before is None else _amounts(before["spent"], parts)
     accounts = [
         Account(
             "All together",
             _amounts(budget, parts),
             spent_before,
+            cost,
             _amounts(state["spent"], parts),
             _amounts(state["remaining"], parts),
         )
@@ -399,6 +427,7 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
                 analyst["analyst"],
                 _amounts(analyst["limit"], parts),
                 None if past is None else _amounts(past, parts),
+                cost if mine is not None and mine["analyst"] == analyst["analyst"] else None,
                 _amounts(analyst["spent"], parts),
                 _amounts(analyst["remaining"], parts),
             )
@@ -412,7 +441,7 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
         parts,
         tuple(accounts),
         charges,
-        result.entry if any(charge["id"] == result.entry for charge in charges) else None,
+        None if mine is None else result.entry,
         state["entries"],
         state["head"],
         tuple(state.get("assumptions", ())),

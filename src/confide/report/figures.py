@@ -147,14 +147,16 @@ def price_figure(facts: Facts) -> Safe:
     lowest = min(prices[0].amount, chosen.amount) / 1.4
     highest = max(prices[-1].amount, chosen.amount) * 1.4
     bottom = min(p.noise for p in prices) / 2
-    top = max(max(p.noise for p in prices), facts.residual) * 2
+    spread = facts.spread.value if facts.spread.known else 0.0
+    top = max(max(p.noise for p in prices), spread) * 2
     alt = (
         "Error from privacy noise against epsilon, both on log axes: it falls from "
         f"{number(prices[0].noise)} at epsilon {prices[0].epsilon} to {number(prices[-1].noise)} at "
         f"epsilon {prices[-1].epsilon}; at the chosen epsilon {chosen.epsilon} it is "
-        f"{number(chosen.noise)}. The spread of the label about the fit is {number(facts.residual)} "
-        "whatever epsilon is."
+        f"{number(chosen.noise)}."
     )
+    if facts.spread.known:
+        alt += f" The spread of the label about the fit is {number(spread)} whatever epsilon is."
 
     def paint(axes: Any) -> None:
         axes.set_xscale("log")
@@ -170,15 +172,15 @@ def price_figure(facts: Facts) -> Safe:
             marker="o",
             markersize=3.5,
         )
-        if bottom < facts.residual < top:
-            axes.axhline(facts.residual, color=COLOURS["second"], linewidth=1.6, linestyle=(0, (5, 3)))
-            text = f"spread about the fit: {number(facts.residual)}"
+        if bottom < spread < top:
+            axes.axhline(spread, color=COLOURS["second"], linewidth=1.6, linestyle=(0, (5, 3)))
+            text = f"spread about the fit: {number(spread)}"
             # At the end where the solid line is farther away.
-            away = [abs(math.log(p.noise / facts.residual)) for p in (prices[0], prices[-1])]
+            away = [abs(math.log(p.noise / spread)) for p in (prices[0], prices[-1])]
             if away[0] > away[1]:
-                _note(axes, lowest, facts.residual, text, "second", dx=4, dy=5, ha="left")
+                _note(axes, lowest, spread, text, "second", dx=4, dy=5, ha="left")
             else:
-                _note(axes, highest, facts.residual, text, "second", dx=-4, dy=5, ha="right")
+                _note(axes, highest, spread, text, "second", dx=-4, dy=5, ha="right")
         axes.plot([chosen.amount], [chosen.noise], marker="o", markersize=10, color=COLOURS["accent"])
         right = math.log(chosen.amount / lowest) > 0.62 * math.log(highest / lowest)
         _note(
@@ -306,7 +308,7 @@ def spectrum_figure(facts: Facts) -> Safe:
 def effects_figure(effects: tuple[Effect, ...]) -> Safe:
     """Draw effects with error bars, the name of each above its line, by falling size."""
     shown = effects[:MOST_EFFECTS]
-    step, pad = 37, 46
+    step, pad = 40, 46
     height = step * len(shown) + pad + 8
     alt = "Coefficients by size, each plus or minus two standard errors of privacy noise: " + "; ".join(
         f"{clean(e.words)} {signed(e.value)} ± {number(2 * e.noise, 2)}" for e in shown
@@ -319,9 +321,11 @@ def effects_figure(effects: tuple[Effect, ...]) -> Safe:
         axes.set_xlim(low - room, high + room)
         axes.set_ylim(-len(shown) + 0.35, 0.65)
         axes.grid(True, axis="x", linewidth=0.8)
+        # Names hide the grid behind them, and nothing else: bars and the zero line lie on top.
+        axes.set_axisbelow(True)
         for row, effect in enumerate(shown):
             y = -row
-            axes.plot([0, 0], [y - 0.22, y + 0.22], color=COLOURS["muted"], linewidth=1.4)
+            axes.plot([0, 0], [y - 0.15, y + 0.15], color=COLOURS["muted"], linewidth=1.4)
             thin = [effect.unbiased - 2 * effect.standard, effect.unbiased + 2 * effect.standard]
             thick = [effect.unbiased - 2 * effect.noise, effect.unbiased + 2 * effect.noise]
             axes.plot(thin, [y, y], color=COLOURS["second"], linewidth=2.4, solid_capstyle="butt")
@@ -340,11 +344,12 @@ def effects_figure(effects: tuple[Effect, ...]) -> Safe:
                 f"{short}  {signed(effect.value)}",
                 (0, y),
                 xycoords=("axes fraction", "data"),
-                xytext=(2, 8),
+                xytext=(2, 9),
+                zorder=1.5,
                 textcoords="offset points",
                 color=COLOURS["ink"],
                 parse_math=False,
-                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1.5},
+                bbox={"facecolor": COLOURS["paper"], "edgecolor": "none", "pad": 1},
             )
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

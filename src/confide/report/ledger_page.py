@@ -16,8 +16,9 @@ MOST_CHARGES = 50
 
 def section(facts: Facts) -> tuple[str, str, Safe]:
     """Return anchor, heading and body of the ledger's section."""
-    heading = "The ledger, before and after"
     ledger = facts.ledger
+    known = ledger is not None and any(account.before is not None for account in ledger.accounts)
+    heading = "The ledger, before and after" if known else "The ledger"
     if ledger is None:
         words = "No ledger was given to this report, so it cannot say what else was spent on the table."
         return "ledger", heading, tag("p", words)
@@ -30,12 +31,13 @@ def section(facts: Facts) -> tuple[str, str, Safe]:
     )
     parts: list[object] = [intro, _balances(ledger), _charges(ledger)]
     own = ledger.own or "not identified"
+    entries = "1 entry" if ledger.entries == 1 else f"{ledger.entries} entries"
     parts.append(
         tag(
             "p",
             "Entry of this release: ",
             code(own),
-            f". The chain has {ledger.entries} entries; hash of the last: ",
+            f". The chain has {entries}; hash of the last: ",
             code(ledger.head),
             ".",
             class_="line",
@@ -53,24 +55,25 @@ def section(facts: Facts) -> tuple[str, str, Safe]:
 
 def _balances(ledger: LedgerFacts) -> Safe:
     known = any(account.before is not None for account in ledger.accounts)
+    owned = any(account.own is not None for account in ledger.accounts)
     rows: list[tuple[object, ...]] = []
     for account in ledger.accounts:
         for index, part in enumerate(ledger.parts):
-            rows.append(_balance(account, part, index, known))
+            rows.append(_balance(account, part, index, known, owned))
     before = ("spent before",) if known else ()
-    head = ("account", "", "limit", *before, "spent now", "left")
+    own = ("this release",) if owned else ()
+    head = ("account", "", "limit", *before, *own, "spent in total", "left")
     return table(
-        "Limits, spending and what is left, by account",
-        head,
-        rows,
-        numbers=tuple(range(2, 6 if known else 5)),
+        "Limits, spending and what is left, by account", head, rows, numbers=tuple(range(2, len(head)))
     )
 
 
-def _balance(account: Account, part: str, index: int, known: bool) -> tuple[object, ...]:
+def _balance(account: Account, part: str, index: int, known: bool, owned: bool) -> tuple[object, ...]:
     before = () if not known else ("" if account.before is None else account.before.get(part, ""),)
+    own = () if not owned else ("\u2013" if account.own is None else account.own.get(part, ""),)
     title = name(account.name) if index == 0 else ""
-    return (title, part, account.limit.get(part, ""), *before, account.spent[part], account.remaining[part])
+    middle = (account.limit.get(part, ""), *before, *own)
+    return (title, part, *middle, account.spent[part], account.remaining[part])
 
 
 def _charges(ledger: LedgerFacts) -> Safe | None:

@@ -61,7 +61,7 @@ def render(facts: Facts, title: str, *, made: str = "", handle: str = "", figure
     footer = "Written by Confide. This page is one file: it loads nothing, runs nothing and sends nothing."
     body = tag(
         "body",
-        tag("header", tag("h1", title), *_banner(facts), _claim(facts), _tiles(facts)),
+        tag("header", tag("h1", title), *_banner(facts), _claim(facts), _drowned(facts), _tiles(facts)),
         Safe("\n"),
         tag("nav", tag("ul", *links), aria_label="Contents"),
         Safe("\n"),
@@ -97,6 +97,13 @@ def _claim(facts: Facts) -> Safe:
     return join(tag("p", facts.headline, class_="claim"), odds, tag("p", line, class_="line"))
 
 
+def _drowned(facts: Facts) -> Safe | None:
+    if not facts.drowned:
+        return None
+    first, mark, rest = facts.drowned.partition(". ")
+    return tag("p", tag("strong", f"{first}{mark}"), rest, class_="note", role="note")
+
+
 def _tiles(facts: Facts) -> Safe:
     unit = f" ({facts.label_unit})" if facts.label_unit else ""
     tiles: list[tuple[str, str, str]] = []
@@ -105,9 +112,12 @@ def _tiles(facts: Facts) -> Safe:
         tiles.append(("epsilon, delta", facts.epsilon, f"and delta {_ratio(delta)}"))
     chosen = next((p for p in facts.prices if p.chosen), None)
     if chosen is not None:
-        ratio = chosen.noise / facts.residual if facts.residual else math.inf
+        spread = facts.spread
         small = (
-            f"before shrinkage; {percent(ratio)} of the spread about the fit, {number(facts.residual)}{unit}"
+            f"before shrinkage; labels lie {spread.words(unit)} from the fit"
+            if spread.known
+            else f"before shrinkage{unit and f', in {facts.label_unit}'}; the spread about the fit is not "
+            "determined, as noise dominates it"
         )
         tiles.append(("typical error from privacy noise", number(chosen.noise), small))
     measured = facts.measured
@@ -123,7 +133,8 @@ def _tiles(facts: Facts) -> Safe:
         first = facts.ledger.parts[0]
         small = f"of {total.limit.get(first, '?')}; {total.spent[first]} spent"
         tiles.append((f"{first} left in the ledger", total.remaining[first], small))
-    tiles.append(("rows (public)", f"{facts.rows:,}", f"{len(facts.spectrum)} public directions"))
+    limit = f"{facts.row_limit}; " if facts.row_limit else ""
+    tiles.append(("rows (public)", f"{facts.rows:,}", f"{limit}{len(facts.spectrum)} public directions"))
     items = (tag("div", tag("dt", a), tag("dd", b, tag("small", c))) for a, b, c in tiles)
     return tag("dl", *items, class_="tiles")
 
@@ -194,7 +205,7 @@ def _columns(facts: Facts) -> tuple[str, str, Safe] | None:
 
 
 def _role(role: str) -> object:
-    words = {"label": "label, secret", "private": "private, secret", "id": "id of a unit"}
+    words = {"label": "label, secret", "private": "private, secret", "id": "id: whose row it is"}
     return tag("strong", words[role]) if role in ("label", "private") else words.get(role, role)
 
 
@@ -213,22 +224,31 @@ def _price(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         "columns and the declared bounds, so it was known before the secret column was read, and asking "
         "for it costs nothing.",
     )
-    rows = []
+    spread = facts.spread
+    rows: list[tuple[object, ...]] = []
     for price in facts.prices:
         mark = " (this model)" if price.chosen else ""
-        ratio = price.noise / facts.residual if facts.residual else math.inf
-        rows.append((f"{price.epsilon}{mark}", number(price.noise), percent(ratio, 2 if ratio < 0.1 else 0)))
+        ratio = price.noise / spread.value if spread.known else math.inf
+        share = (percent(ratio, 2 if ratio < 0.1 else 0),) if spread.known else ()
+        rows.append((f"{price.epsilon}{mark}", number(price.noise), *share))
     numbers = table(
         "Predicted error from privacy noise",
-        ("epsilon", "error", "of the spread about the fit"),
+        ("epsilon", "error", *(("of the spread about the fit",) if spread.known else ())),
         rows,
-        numbers=(1, 2),
+        numbers=(1, 2) if spread.known else (1,),
     )
-    caption = (
-        "Solid: error from privacy noise. Dashed: how far single labels lie from the fit anyway "
-        "(estimated in the same release). Where the solid line is far below the dashed one, privacy is "
-        "cheap. Computed for the design chosen at this model's epsilon."
-    )
+    caption = "Solid: error from privacy noise. "
+    if spread.known:
+        caption += (
+            f"Dashed: how far single labels lie from the fit anyway, {spread.words()} (estimated in the same "
+            "release). Where the solid line is far below the dashed one, privacy is cheap. "
+        )
+    else:
+        caption += (
+            "How far single labels lie from the fit anyway is not determined: in this release noise "
+            "dominates it. "
+        )
+    caption += "Computed for the design chosen at this model's epsilon."
     if facts.void:
         caption += " This result itself is not private: the curve says what secret noise would cost."
     picture = _figure(figures.price_figure(facts), caption) if figure else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 from confide.report.facts import facts
@@ -17,8 +18,43 @@ if TYPE_CHECKING:
 MOST = 12
 
 
-def summary(result: TrainingResult, *, table: Any = None) -> RenderableType:
-    """Return what a terminal shows of a training result; print it with ``rich.print``.
+class Summary:
+    """A short account of a result: for ``rich.print``, for ``print``, and for a notebook's last line.
+
+    Parameters
+    ----------
+    parts : list of rich renderables
+    """
+
+    def __init__(self, parts: list[RenderableType]) -> None:
+        self._parts = parts
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        return Group(*self._parts)
+
+    def __str__(self) -> str:
+        return self._recorded().export_text().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: escaped text in one block, its styles inline."""
+        form = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
+        return self._recorded().export_html(inline_styles=True, code_format=form)
+
+    def _recorded(self) -> Any:
+        from rich.console import Console
+
+        console = Console(width=100, record=True, file=io.StringIO(), force_terminal=False)
+        console.print(self)
+        return console
+
+
+def summary(result: TrainingResult, *, table: Any = None) -> Summary:
+    """Return a short account of a training result for a terminal or a notebook.
+
+    ``rich.print`` shows it as wide as the terminal is, with colours; ``print`` plain; and a notebook shows it
+    by itself.
 
     Parameters
     ----------
@@ -28,13 +64,12 @@ def summary(result: TrainingResult, *, table: Any = None) -> RenderableType:
 
     Returns
     -------
-    rich renderable
+    Summary
 
     Notes
     -----
     Free post-processing, as `confide.report.write_report` explains.
     """
-    from rich.console import Group
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
@@ -50,6 +85,8 @@ def summary(result: TrainingResult, *, table: Any = None) -> RenderableType:
         parts += [Text(mark, style="yellow") for mark in content.marks]
     if content.assumptions:
         parts.append(Text(f"Rests on: {clean(listing(content.assumptions))}.", style="yellow"))
+    if content.drowned:
+        parts.append(Text(content.drowned, style="bold yellow"))
     parts.append(Text(_price(content)))
     grid = Table("column", title="Largest coefficients (encoded columns)", title_justify="left")
     for head in ("coefficient", "± privacy", "± with sampling"):
@@ -65,7 +102,7 @@ def summary(result: TrainingResult, *, table: Any = None) -> RenderableType:
         parts.append(grid)
     if len(content.effects) > MOST:
         parts.append(Text(f"and {len(content.effects) - MOST} more.", style="dim"))
-    return Group(*parts)
+    return Summary(parts)
 
 
 def _price(content: Any) -> str:
@@ -76,5 +113,12 @@ def _price(content: Any) -> str:
         if chosen is None
         else f"Privacy noise moves a typical prediction by {number(chosen.noise)}{unit}; "
     )
-    spread = f"labels lie {number(content.residual)} from the fit. {content.rows:,} rows."
-    return noise + spread if noise else spread[0].upper() + spread[1:]
+    spread = content.spread
+    about = (
+        f"labels lie {spread.words()} from the fit."
+        if spread.known
+        else "how far labels lie from the fit is not determined, as noise dominates it."
+    )
+    limit = f" ({content.row_limit})" if content.row_limit else ""
+    about += f" {content.rows:,} rows{limit}."
+    return noise + about if noise else about[0].upper() + about[1:]

@@ -147,8 +147,13 @@ def odds(guarantee: Guarantee, label: str) -> str:
     return sentence
 
 
-def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list[tuple[str, str]]:
-    """Return what the guarantee does not cover: (short name, sentence) each."""
+def not_covered(
+    guarantee: Guarantee, public: Sequence[str], label: str, *, grouped: bool = False
+) -> list[tuple[str, str]]:
+    """Return what the guarantee does not cover: (short name, sentence) each.
+
+    `grouped`: the schema's ids say whose rows are whose, so that one unit's rows are protected together.
+    """
     unit, relation = guarantee.unit, guarantee.adjacency
     items: list[tuple[str, str]] = []
     if relation in (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART):
@@ -162,17 +167,14 @@ def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list
             )
         )
     elif relation is Adjacency.REPLACE_ONE:
-        items.append(("The number of rows", f"How many of {unit}s there are is taken as public."))
+        items.append(("The number of rows", f"How many {plural(unit)} there are is taken as public."))
     items += [
-        (
-            f"More than one {unit}",
-            f"The guarantee is for one {unit}. For k of them together epsilon counts k times: whoever has "
-            f"several {unit}s in the table is protected less.",
-        ),
+        _several(unit, grouped),
         (
             "What is true of people like you",
-            f"The model is there to say what {label} goes with which public columns. It says that about "
-            "people who are not in the table too, and the guarantee does not prevent such inferences.",
+            f"The model is there to say how the label ({label}) varies with the public columns. It says "
+            "that about people who are not in the table too, and the guarantee does not prevent such "
+            "inferences.",
         ),
         (
             "Other releases",
@@ -191,6 +193,27 @@ def not_covered(guarantee: Guarantee, public: Sequence[str], label: str) -> list
         ),
     ]
     return items
+
+
+def _several(unit: str, grouped: bool) -> tuple[str, str]:
+    """Return the item on what several units have in common."""
+    cost = "For k of them together epsilon counts k times, and delta grows faster than k times"
+    if grouped or unit == "person":
+        each = f"The guarantee is for one {unit}, with all rows that count"
+        return (
+            f"What several {plural(unit)} share",
+            f"{each}. {cost}: a fact that is the same for all of a family, say, is protected less.",
+        )
+    return (
+        f"More than one {unit}",
+        f"The guarantee is for one {unit}. {cost}: whoever has several {plural(unit)} in the table is "
+        "protected less.",
+    )
+
+
+def plural(unit: str) -> str:
+    """Return a unit's name in the plural."""
+    return {"person": "people", "household": "households"}.get(unit, f"{unit}s")
 
 
 #: Units that a declaration names in the plural, for "per year".
@@ -234,7 +257,7 @@ def effect_words(name: str, coefficient: float, schema: Any) -> str:
     for column in schema.public:
         if column.numeric and name == column.name and column.transform is None:
             coefficient /= column.half_width
-            per = f" per {_ONE.get(column.unit, f'1 {column.unit}')}" if column.unit else " per 1"
+            per = f" per {_ONE.get(column.unit, f'1 {column.unit}')}" if column.unit else " per unit"
             break
     else:
         if not any(name in c.feature_names and not c.numeric for c in schema.public):

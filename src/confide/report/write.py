@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.errors import ParameterError
 from confide.report.facts import facts
 from confide.report.measured import PublicTest
 
@@ -57,7 +58,8 @@ def write_report(
     Raises
     ------
     ParameterError
-        If an argument is of another kind, or the schema is not the one of the fit.
+        If an argument is of another kind, the schema is not the one of the fit, or no file can be written
+        at `path`.
 
     Notes
     -----
@@ -69,19 +71,44 @@ def write_report(
     """
     from confide.report.page import render
 
+    target = _target(path)
     content = facts(result, table=table, ledger=ledger, before=before, test=test)
     if title is None:
         title = f"Privacy report: {content.table or 'a private model'}"
-    target = Path(path)
     handle = "" if content.ledger is None else near(content.ledger.handle, target)
     text = render(content, title, made=made, handle=handle, figure=figures)
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         draft.write_text(text, encoding="utf-8")
         os.replace(draft, target)
+    except OSError as error:
+        raise ParameterError(
+            f"The report {target} cannot be written: {error.strerror}.", "Name a file in a writable folder."
+        ) from None
     finally:
         draft.unlink(missing_ok=True)
+    return target
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Return where the report goes, its folder made; refuse what cannot be a file before any work is done."""
+    try:
+        target = Path(path)
+    except TypeError:
+        raise ParameterError(
+            f"The 'path' parameter is a {type(path).__name__}.",
+            "Pass a name such as report.html.",
+        ) from None
+    if target.is_dir():
+        raise ParameterError(
+            f"The report's path {target} is a folder.", f"Name a file: {target / 'report.html'}."
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParameterError(
+            f"The folder {target.parent} cannot be made: {error.strerror}.", "Name a file in another folder."
+        ) from None
     return target
 
 
