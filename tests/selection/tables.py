@@ -59,3 +59,7 @@ class Watched:
     def n_rows(self):
         self.read.append("rows")
         return self._table.n_rows
+
+    def content_tag(self, key):
+        self.read.append("cells")
+        return self._table.content_tag(key)

@@ -40,6 +40,8 @@ def test_dry_run_reads_and_charges_nothing(ledger):
     assert guarantee.unconditional
     assert guarantee.delta == 0
     assert str(ledger.total().epsilon) == "4"
+    assert result.entry
+    assert select(table, **ASK).entry == ""
 
 
 def test_cells_are_read_after_the_charge_and_never_when_refused(ledger):
@@ -114,7 +116,7 @@ def test_draws_follow_the_law_of_the_encoded_problem():
         ("quantile", SCHEMA),
         (None, CLASSES),
         ("hinge", CLASSES),
-        ("squared", CLASSES),
+        ("logistic", CLASSES),
     ],
 )
 def test_losses_and_mechanisms(loss, schema, mechanism):
@@ -123,8 +125,10 @@ def test_losses_and_mechanisms(loss, schema, mechanism):
     assert result.guarantee.event.mechanism == mechanism
     assert result.guarantee.assumptions == ("unrecorded",)
     if schema is CLASSES:
-        assert result.loss == ("logistic" if loss is None else loss)
+        assert result.loss == (loss or "squared")
         assert result.target_bound == 1.0
+        reach = 1.0 if result.loss == "squared" else 4.0
+        assert result.radius == pytest.approx(reach / np.sqrt(2))
 
 
 def test_zcdp_cost_of_each_mechanism():

@@ -48,7 +48,7 @@ def outcome(data, schema, tmp_path, name, **ask):
     try:
         result = select(Table.from_frame(data, schema), ledger=book, **ask)
         seen = result.to_dict()
-        for secret in ("support", "indices", "columns"):
+        for secret in ("support", "indices", "columns", "entry"):
             seen.pop(secret)
         return "result", seen, str(book.total())
     except ConfideError as error:

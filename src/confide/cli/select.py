@@ -35,7 +35,7 @@ def select(
         str | None,
         typer.Option(
             help="squared, huber, quantile, huber:WIDTH or quantile:LEVEL for a number; logistic or hinge "
-            "for one of two categories. [default: squared; logistic for categories]"
+            "for one of two categories. [default: squared]"
         ),
     ] = None,
     radius: Annotated[float | None, typer.Option(help="Norm ball of the coefficients, public.")] = None,

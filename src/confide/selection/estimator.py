@@ -39,7 +39,8 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         Public pair of class labels for hinge and logistic loss: y counts as +1 where it equals the second,
         else as -1. Without it y > 0 is the positive class.
     radius, ridge : float, optional
-        See `confide.selection.SubsetProblem`; in units of the columns and the target as scaled by the bounds.
+        In units of the columns and the target as scaled by the bounds. Defaults: radius
+        b_y / (b_x sqrt(size)), four times that for hinge and logistic loss; ridge 4 b_x^2.
     adjacency : Adjacency or str
     max_rows_per_person : int
         Largest number of rows that one privacy unit may have: the draw spends epsilon over it a row.

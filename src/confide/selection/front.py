@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -55,10 +56,12 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     mechanism : {"exponential", "permute_and_flip"}
     loss : str or Loss, optional
         ``"squared"``, ``"huber"``, ``"quantile"`` for a numeric label, and ``"logistic"``, ``"hinge"`` for
-        one of two categories. Default: ``"squared"`` for numbers, ``"logistic"`` for categories.
+        one of two categories, which ``"squared"`` (the default for both) takes too, as -1 and +1, in a
+        fraction of the time.
     radius, ridge : float, optional
-        Public levers of utility, in units of encoded columns and of the label; see
-        `confide.selection.SubsetProblem` for the defaults.
+        Public levers of utility, in units of encoded columns and of the label. Defaults: radius
+        b_y / sqrt(size) with b_y half the width of the label's bounds, 4 / sqrt(size) for logistic and
+        hinge loss; ridge 4. See the how-to page on defaults.
     adjacency : Adjacency or str
         Under ``add_remove_one`` the number of rows is secret, and nothing in the result depends on it.
         (The rounding proof covers 2^20 rows: that no table has more is then a public precondition.)
@@ -121,10 +124,12 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     def read() -> tuple[Any, np.ndarray]:
         return encoded(table, features), centred_label(table, schema.label)
 
-    result = draw_support(read, names, request, ledger=ledger, analyst=analyst, label=label or "select")
+    result = draw_support(
+        read, names, request, ledger=ledger, table=table, analyst=analyst, label=label or "select"
+    )
     owners = [column.name for column in features for _ in column.feature_names]
     columns = tuple(dict.fromkeys(owners[j] for j in result.indices))
-    return _with(result, columns=columns, schema_digest=schema.digest)
+    return replace(result, columns=columns, schema_digest=schema.digest)
 
 
 def draw_support(
@@ -133,6 +138,7 @@ def draw_support(
     request: Request,
     *,
     ledger: Any = None,
+    table: Any = None,
     analyst: str | None = None,
     label: str = "select",
 ) -> SelectionResult:
@@ -145,18 +151,11 @@ def draw_support(
     names : tuple of str, length p
     request : Request
     """
+    from confide.ledger import charged
     from confide.selection.release import problem_of, release
 
-    reservation, book = None, None
-    if ledger is not None:
-        from confide.ledger import resolve
-
-        book = resolve(ledger)
-        assert book is not None
-        reservation = book.reserve(request.guarantee, analyst=analyst, label=label)
-    support, facts = release(problem_of(request, *read()), request)
-    if book is not None and reservation is not None:
-        book.settle(reservation)
+    with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
+        support, facts = release(problem_of(request, *read()), request)
     chosen = tuple(names[j] for j in support)
     return SelectionResult(
         chosen,
@@ -172,8 +171,8 @@ def draw_support(
         request.feature_bound,
         request.target_bound,
         chosen,
-        "",
-        facts,
+        diagnostics=facts,
+        entry="" if reservation is None else reservation.id,
     )
 
 
@@ -228,7 +227,7 @@ def _loss(column: Any, loss: Any) -> tuple[Any, float | None]:
                 f"Declare categories of {column.name!r}, such as [0, 1], or use loss='squared'.",
             )
         return chosen, column.half_width
-    chosen = loss_of("logistic" if loss is None else loss)
+    chosen = loss_of("squared" if loss is None else loss)
     if len(column.categories) != 2:
         raise UnsupportedError(
             f"The label {column.name!r} has {len(column.categories)} categories; a selection needs two.",
@@ -239,9 +238,3 @@ def _loss(column: Any, loss: Any) -> tuple[Any, float | None]:
 
 def _name(loss: Any) -> str:
     return f"{loss.name}({loss.shape:g})" if loss.shape else loss.name
-
-
-def _with(result: SelectionResult, **changes: Any) -> SelectionResult:
-    from dataclasses import replace
-
-    return replace(result, **changes)

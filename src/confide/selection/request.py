@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,10 @@ from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exa
 
 #: The only value of `diagnostics`, and the mark of a result that carries them.
 PUBLIC_DATA = "public data"
+#: a / b_y of the default radius a b_y / (b_x sqrt(size)), for losses where 1 is not the best. Hinge loss with
+#: a <= 1 is linear, hence marginal screening, and logistic loss nearly so: wrong under correlation
+#: (benchmarks/selection_defaults.py).
+REACH = {"hinge": 4.0, "logistic": 4.0}
 #: Columns of a support that the rounding proof covers.
 _LARGEST_SIZE = 64
 
@@ -80,7 +85,8 @@ def make_request(
     candidates : int, optional
         Number of columns to choose from; None when it is not known yet.
     mechanism, loss, radius, ridge, feature_bound, target_bound
-        See `confide.selection.SubsetProblem` and `confide.selection.draw`.
+        See `confide.selection.SubsetProblem` and `confide.selection.draw`; the default radius of hinge and
+        logistic loss is 4 times theirs.
     adjacency : Adjacency or str
     unit, declaration : str
         Of the guarantee.
@@ -101,6 +107,7 @@ def make_request(
     import numpy as np
 
     from confide.selection.exponent import exponent
+    from confide.selection.losses import loss_of
     from confide.selection.problem import SubsetProblem
 
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
@@ -131,10 +138,13 @@ def make_request(
     relation = Adjacency.parse(adjacency)
     amount = exact(epsilon, "epsilon")
     row_epsilon = amount / int(rows_per_unit)
+    chosen = loss_of(loss)
+    if radius is None and chosen.name in REACH and feature_bound > 0:
+        radius = REACH[chosen.name] / (feature_bound * math.sqrt(int(size)))
     # A problem without rows has every public property of the real one.
     try:
         empty = SubsetProblem(
-            np.zeros((0, candidates or int(size))), np.zeros(0), int(size), loss, radius, ridge,
+            np.zeros((0, candidates or int(size))), np.zeros(0), int(size), chosen, radius, ridge,
             feature_bound=feature_bound, target_bound=target_bound,
         )  # fmt: skip
     except OverflowError:

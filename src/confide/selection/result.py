@@ -53,6 +53,8 @@ class SelectionResult:
         Digest of the schema that encodes tables for this support; empty for arrays.
     diagnostics : tuple of (str, number)
         Empty, unless the data were declared public.
+    entry : str
+        Id of the ledger's entry that paid for this release; empty without a ledger.
     """
 
     support: tuple[str, ...]
@@ -70,6 +72,7 @@ class SelectionResult:
     columns: tuple[str, ...]
     schema_digest: str = ""
     diagnostics: tuple[tuple[str, float], ...] = ()
+    entry: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
@@ -80,6 +83,7 @@ class SelectionResult:
             "columns": list(self.columns),
             "guarantee": self.guarantee.to_dict(),
             "sentence": str(self.guarantee),
+            "entry": self.entry,
             "mechanism": self.mechanism,
             "loss": self.loss,
             "size": self.size,
