@@ -165,16 +165,7 @@ class QuadraticBounder:
         if nu > 0 or self._describe(pinned, left, *best) > 0.8 * self.problem.radius**2:
             best = self._search(pinned, free, left, best, fresh=guess is None)
         if left > 1 or not self.exact_one:
-            for _ in range(4 if guess is None else 2):
-                found = self._shares(best[0], left)
-                if found is None:
-                    break
-                trial = self._evaluate(pinned, free, left, best[0].nu, *found, best[0].sigma)
-                gained = best[0].mass - trial[0].mass
-                if gained > 0:
-                    best = trial
-                if not gained > 1e-3:
-                    break
+            best = self._settle(pinned, free, left, best, 12 if guess is None else 3)
             if best[0].nu > 0:
                 best = self._search(pinned, free, left, best, fresh=False)
             self._describe(pinned, left, *best)
@@ -193,11 +184,29 @@ class QuadraticBounder:
                 trial = self._evaluate(pinned, free, left, bound.nu, bound.helpers, bound.shares, sigma)
                 best = min(best, trial, key=_mass)
         if best[0].sigma > 0:
-            found = self._shares(best[0], left)
-            if found is not None:
-                trial = self._evaluate(pinned, free, left, bound.nu, *found, best[0].sigma)
-                best = min(best, trial, key=_mass)
+            best = self._settle(pinned, free, left, best, 3)
             best = self._search(pinned, free, left, best, fresh=False)
+        return best
+
+    def _settle(self, pinned: Columns, free: Mask, left: int, best: Pair, rounds: int) -> Pair:
+        """Iterate marginals and point, half a step at a time: whole steps swing where columns compete."""
+        for _ in range(rounds):
+            bound = best[0]
+            found = self._shares(bound, left)
+            if found is None:
+                break
+            if bound.helpers.size:
+                mixed = np.zeros(self.problem.p)
+                mixed[bound.helpers] = bound.shares / 2
+                mixed[found[0]] += found[1] / 2
+                helpers = np.flatnonzero(mixed > _LEAST_SHARE / 2)
+                found = helpers, mixed[helpers]
+            trial = self._evaluate(pinned, free, left, bound.nu, *found, bound.sigma)
+            gained = bound.mass - trial[0].mass
+            if gained > 0:
+                best = trial
+            if not gained > 1e-2:
+                break
         return best
 
     def _search(self, pinned: Columns, free: Mask, left: int, best: Pair, *, fresh: bool) -> Pair:

@@ -62,12 +62,19 @@ class CertificateBounder:
             helpers, shares = self._shares(
                 np.where(free, self.eta * u * u / (2 * self._L(nu)), -np.inf), left
             )
-        for _ in range(6 if guess is None else 2):
+        for _ in range(10 if guess is None else 3):
             trial = self._evaluate(pinned, free, left, nu, helpers, shares)
-            if best is not None and not trial.mass < best.mass - 1e-2:
-                return trial if trial.mass < best.mass else best
-            best = trial
-            helpers, shares, nu = best.helpers, best.shares, best.nu
+            gained = math.inf if best is None else best.mass - trial.mass
+            if best is None or gained > 0:
+                best = trial
+            if gained < 1e-2:
+                break
+            # Half a step: whole steps swing where columns compete.
+            mixed = np.zeros(problem.p)
+            mixed[helpers] = shares / 2
+            mixed[trial.helpers] += trial.shares / 2
+            helpers = np.flatnonzero(mixed > _LEAST_SHARE / 2)
+            shares, nu = mixed[helpers], trial.nu
         assert best is not None
         return best
 
