@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -73,3 +76,51 @@ def test_a_cell_never_shows_in_a_message(run):
     data.to_csv(run.folder / "wages.csv", index=False)
     done = run()
     assert "secret-17" not in done.output
+
+
+def spoiled_parquet(folder):
+    """A file whose label and id hold bytes that are no text."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ends = pa.py_buffer(np.array([0, 1, 8, 9], dtype=np.int32).tobytes())
+    text = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"1s\xffcret31")])
+    pq.write_table(pa.table({"x": [0.5] * 3, "who": ["1", "--5", "2"], "y": text}), folder / "u.parquet")
+    (folder / "u.toml").write_text(
+        "[table]\nmax_rows_per_id = 2\n[columns.x]\nrole='public'\nlower=0\nupper=1\n"
+        "[columns.who]\nrole='id'\n[columns.y]\nrole='label'\nlower=0\nupper=1\n"
+    )
+    return [str(folder / "u.parquet"), "-s", str(folder / "u.toml"), "--epsilon", "1", "--delta", "1e-6"]
+
+
+def test_bytes_that_are_no_text_and_odd_ids_are_trained_on(tmp_path):
+    app = typer.Typer()
+    app.command()(train)
+    for more in ([], ["--chunk-rows", "2"]):
+        done = CliRunner().invoke(app, [*spoiled_parquet(tmp_path), *more])
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"), [([], {}), (["--debug"], {}), ([], {"CONFIDE_DEBUG": "1"})]
+)
+def test_an_unexpected_error_is_told_by_its_type_alone(tmp_path, arguments, environment):
+    script = (
+        "import sys, confide.training as t\n"
+        "def train(*a, **k): raise RuntimeError('cell s3cret')\n"
+        "t.train = train\n"
+        "from confide.cli.app import run\nrun()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments, "train", *spoiled_parquet(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**{k: v for k, v in os.environ.items() if k != "CONFIDE_DEBUG"}, **environment},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    shown = bool(arguments or environment)
+    assert ("s3cret" in done.stderr) == shown
+    assert ("Traceback" in done.stderr) == shown
