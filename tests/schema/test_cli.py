@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from confide.cli.schema import app
+from confide.errors import DataError
 from confide.schema import Schema, Table
 from confide.schema.template import drafts, interview, template
 
@@ -196,3 +197,60 @@ def test_init_refuses_names_that_stand_twice(tmp_path: Path) -> None:
     done = runner.invoke(app, ["init", str(tmp_path / "t.csv")])
     assert done.exit_code == 4
     assert "stands twice" in done.stderr
+
+
+HEADERLESS = {
+    "number": "Jane Roe,38,HIV+,120000\nJohn Doe,41,none,90000\n",
+    "missing": "Jane Roe,,HIV+\nJohn Doe,x,y\n",
+    "word": "Jane Roe,N/A,HIV+\nJohn Doe,x,y\n",
+    "truth": "Jane Roe,TRUE,HIV+\nJohn Doe,x,y\n",
+}
+
+
+@pytest.mark.parametrize("text", HEADERLESS.values(), ids=HEADERLESS)
+def test_a_first_row_is_not_taken_for_names(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "h.csv"
+    path.write_text(text)
+    for more in ([], ["--json"]):
+        done = runner.invoke(app, ["init", str(path), "--non-interactive", *more])
+        assert done.exit_code == 4
+        assert "looks like data" in done.output
+        assert "--header-ok" in done.output
+        assert not [cell for cell in ("Jane", "38", "HIV", "120000") if cell in done.output]
+    assert not path.with_suffix(".toml").exists()
+    # The first row is offered nowhere as a name, even where a declared one is close.
+    declared = {"table": {}, "columns": {"Jane Ro": {"role": "label", "lower": 0, "upper": 1}}}
+    (tmp_path / "s.toml").write_text(Schema.from_dict(declared).to_toml())
+    messages = [runner.invoke(app, ["check", str(tmp_path / "s.toml"), str(path)]).output]
+    for door in (Table.read, Table.scan):
+        with pytest.raises(DataError) as caught:
+            door(path, declared)
+        messages.append(str(caught.value))
+    for message in messages:
+        assert "no column 'Jane Ro'" in message
+        assert "Jane Roe" not in message
+    done = runner.invoke(app, ["init", str(path), "--non-interactive", "--header-ok"])
+    assert done.exit_code == 0, done.output
+
+
+def test_names_are_offered_by_check_alone(tmp_path: Path) -> None:
+    path = tmp_path / "h.csv"
+    path.write_text(",wages,age\n1,2,3\n")  # an unnamed index is no sign of data
+    assert runner.invoke(app, ["init", str(path), "--non-interactive"]).exit_code == 0
+    declared = {"table": {}, "columns": {"wage": {"role": "label", "lower": 0, "upper": 1}}}
+    (tmp_path / "s.toml").write_text(Schema.from_dict(declared).to_toml())
+    assert "'wages'" in runner.invoke(app, ["check", str(tmp_path / "s.toml"), str(path)]).output
+    for door in (Table.read, Table.scan):
+        with pytest.raises(DataError) as caught:
+            door(path, declared)
+        assert "wages" not in str(caught.value)
+
+
+def test_a_cell_that_stands_twice_in_the_first_row_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "h.csv"
+    path.write_text("s3cret,s3cret,y\n1,2,3\n")
+    declared = {"table": {}, "columns": {"y": {"role": "label", "lower": 0, "upper": 1}}}
+    for door in (Table.read, Table.scan):
+        with pytest.raises(DataError, match="stands twice") as caught:
+            door(path, declared)
+        assert "s3cret" not in str(caught.value)

@@ -32,6 +32,12 @@ def init(
         bool, typer.Option("--non-interactive", help="Ask nothing; leave blanks to fill in.")
     ] = False,
     delimiter: _Delimiter = None,
+    header_ok: Annotated[
+        bool,
+        typer.Option(
+            "--header-ok", help="The first line of the CSV file holds names, even if some look like data."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a schema.toml for FILE with its columns' names and kinds; never a value of its data.
@@ -44,7 +50,7 @@ def init(
         target = output if output is not None else file.with_suffix(".toml")
         if target.exists() and not force:
             raise ParameterError(f"The file {target} exists.", "Pass --force to overwrite it, or --output.")
-        columns = drafts(file, delimiter=delimiter)
+        columns = drafts(file, delimiter=delimiter, header_ok=header_ok)
         declared_by = ""
         if not non_interactive and not as_json and _interactive():
             columns, declared_by = interview(columns, _ask)

@@ -67,7 +67,7 @@ class ChunkedTable(Passes):
         if is_dask(path):
             return cls(declared, partitions(path, declared))
         source = FileSource(path, delimiter)
-        check_names(source.names, declared)
+        check_names(source.names, declared, quote=False)
         return cls(declared, lambda: source.chunks(declared.names, chunk_rows), source.count)
 
     def chunks(self) -> Iterator[Table]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.schema import cells
 from confide.schema.model import Schema
 from confide.schema.rules import suggestion
 
@@ -237,8 +239,29 @@ def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tu
     return columns, lengths.pop()
 
 
-def distinct_names(names: Sequence[str]) -> None:
+def looks_like_data(names: Sequence[str]) -> list[int]:
+    """Return the numbers (from 1) of cells of a CSV file's first line that look like values, not names.
+
+    Numbers, truth values and words for missing values do; so a file without a line of names is noticed where
+    its first row holds one. An empty first cell is how an unnamed index is written, and is no sign.
+    """
+    return [
+        place
+        for place, name in enumerate(names, start=1)
+        if not math.isnan(cells.number_of_text(name))
+        or (cells.label_of_text(name)[1] and not (place == 1 and not name.strip(cells.BLANKS)))
+    ]
+
+
+def distinct_names(names: Sequence[str], quotable: Sequence[str] | None = None) -> None:
     """Check that no column name stands twice.
+
+    Parameters
+    ----------
+    names : sequence of str
+    quotable : sequence of str, optional
+        Names that the message may quote; None: all of them. Those of a file without a line of names are
+        cells of its first row.
 
     Raises
     ------
@@ -248,24 +271,31 @@ def distinct_names(names: Sequence[str]) -> None:
     counts = Counter(names)
     for name in names:
         if counts[name] > 1:
-            raise DataError(
-                f"The column name {name!r} stands twice in the data.", "Rename one of the columns."
-            )
+            which = f"The column name {name!r}" if quotable is None or name in quotable else "A column name"
+            raise DataError(f"{which} stands twice in the data.", "Rename one of the columns.")
 
 
-def check_names(names: Sequence[str], schema: Schema) -> None:
+def check_names(names: Sequence[str], schema: Schema, *, quote: bool = True) -> None:
     """Check that no name stands twice and that each declared column is there; others are ignored.
+
+    Parameters
+    ----------
+    names : sequence of str
+    schema : Schema
+    quote : bool
+        Whether a message may quote `names`. Those of a frame are names; the first line of a file may be its
+        first row, so that only the declared names are told.
 
     Raises
     ------
     DataError
         Names the column.
     """
-    distinct_names(names)
+    distinct_names(names, None if quote else schema.names)
     for name in schema.names:
         if name not in names:
             # Names of columns that nobody declared are still public structure: they may be offered.
-            close = suggestion(name, names) if names else ""
+            close = suggestion(name, names) if names and quote else ""
             remedy = close if close.startswith("Did") else "Add it, or take it out of the schema."
             raise DataError(f"The data have no column {name!r}.", remedy)
 

@@ -198,7 +198,7 @@ class Table(Passes):
 
         declared = Schema.of(schema)
         source = FileSource(path, delimiter)
-        check_names(source.names, declared)
+        check_names(source.names, declared, quote=False)
         (columns,) = source.chunks(declared.names, None)
         return build(declared, columns, _limiter(declared))
 

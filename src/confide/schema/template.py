@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from confide.errors import DataError
 from confide.schema.cells import BLANKS
 from confide.schema.rules import ROLES, TRANSFORMS
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from confide.schema.model import Schema
+    from confide.schema.sources import FileSource
 
 #: Asks a question with a default answer and returns the answer; the default means "leave blank".
 Ask = Callable[[str, str], str]
@@ -34,26 +36,47 @@ class Draft:
     values: dict[str, str]
 
 
-def drafts(path: str | Path, *, delimiter: str | None = None) -> list[Draft]:
+def drafts(path: str | Path, *, delimiter: str | None = None, header_ok: bool = False) -> list[Draft]:
     """Return the columns of a file, with kinds from its metadata (a CSV file has none).
 
     Reads the header of a CSV file and the schema of a Parquet or Arrow file; neither rows nor the
     statistics and dictionaries that such files also hold.
 
+    Parameters
+    ----------
+    path : path
+    delimiter : str, optional
+        Of a CSV file.
+    header_ok : bool
+        The first line of a CSV file holds names although they look like values. A file without a line of
+        names would have the cells of its first row copied as names.
+
     Raises
     ------
     DataError
-        If the file is missing, damaged, or names a column twice.
+        If the file is missing, damaged, names a column twice, or its first line looks like data.
     """
     from confide.schema.sources import FileSource, distinct_names
 
     source = FileSource(path, delimiter)
+    suspects = [] if header_ok else _suspects(source)
+    if suspects:
+        raise DataError(
+            f"The first line of {Path(path).name!r} looks like data: cell {suspects[0]} is no name.",
+            "Put a line of column names first; if it is one, pass --header-ok (header_ok=True).",
+        )
     distinct_names(source.names)
     return [
         Draft(name, _kind(type_), {})
         for name, type_ in zip(source.names, source.types, strict=True)
         if name.strip(BLANKS) and not name.startswith("__index_level_")
     ]
+
+
+def _suspects(source: FileSource) -> list[int]:
+    from confide.schema.sources import looks_like_data
+
+    return looks_like_data(source.names) if source.kind == "CSV" else []
 
 
 def _kind(type_: pa.DataType | None) -> str | None:
@@ -172,7 +195,8 @@ def misfits(schema: Schema, path: str | Path, *, delimiter: str | None = None) -
     from confide.schema.sources import FileSource, check_names
 
     source = FileSource(path, delimiter)
-    check_names(source.names, schema)
+    # Here alone a close name of the file is offered, and not where the first line may be a row.
+    check_names(source.names, schema, quote=not _suspects(source))
     types = dict(zip(source.names, source.types, strict=True))
     out = []
     for column in schema.columns:
