@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import subprocess
 import sys
 from decimal import Decimal
@@ -213,6 +214,68 @@ def test_a_dask_frame_comes_by_its_partitions(persons: tuple[pd.DataFrame, Path]
 
 
 # ---- content tags -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_public_passes_neither_read_nor_parse_secrets(
+    suffix: str, frame: pd.DataFrame, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confide.schema import sources, table
+
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path) if suffix == "parquet" else frame.to_feather(path)
+    want = Table.from_frame(frame, schema)
+    cleaned, read = [], []
+    real, batches = table._clean, sources.FileSource._batches
+    monkeypatch.setattr(table, "_clean", lambda column, *a: cleaned.append(column.role) or real(column, *a))
+    monkeypatch.setattr(
+        sources.FileSource, "_batches", lambda self, names, n: read.extend(names) or batches(self, names, n)
+    )
+    scan = Table.scan(path, schema, chunk_rows=70)
+    parts = list(scan.public_chunks())
+    assert np.concatenate([part.public.matrix for part in parts]).tobytes() == want.public.matrix.tobytes()
+    assert scan.gram().n_rows == scan.n_rows == len(frame)
+    assert set(cleaned) == {"public"}
+    assert set(read) == {"age", "région", "member"}
+    for secret in (lambda: parts[0].label, lambda: parts[0].private, lambda: parts[0].values("dose")):
+        with pytest.raises(UnsupportedError, match="public columns alone"):
+            secret()
+    cleaned.clear()
+    whole = Table.read(path, schema)
+    half = whole.take(np.arange(len(frame)) % 2 == 0)
+    assert set(cleaned) == ({"public", "private", "label"} if suffix == "arrow" else {"public"})
+    assert half.n_rows == len(frame) // 2
+    assert np.array_equal(half.label, want.label[::2])
+    assert np.array_equal(half.private.matrix, want.private.matrix[::2])
+    assert not half.label.flags.writeable
+    assert whole.content_tag(b"k" * 16) == want.content_tag(b"k" * 16) == scan.content_tag(b"k" * 16)
+    assert {"private", "label"} <= set(cleaned)
+
+
+def test_a_table_of_unparsed_secrets_can_be_pickled(
+    frame: pd.DataFrame, schema: Schema, tmp_path: Path
+) -> None:
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    part = Table.read(tmp_path / "t.csv", schema).take(np.array([3, 1]))
+    assert np.array_equal(pickle.loads(pickle.dumps(part)).label, part.label)
+
+
+def test_public_passes_without_public_columns_or_with_ids(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("who,y\na,1\nb,2\na,3\na,4\n")
+    label = Column("y", "label", 0, 9)
+    assert Table.scan(path, Schema((label,)), chunk_rows=3).n_rows == 4
+    assert [part.n_rows for part in Table.scan(path, Schema((label,)), chunk_rows=3).public_chunks()] == [
+        3,
+        1,
+    ]
+    people = Table.scan(path, Schema((label, Column("who", "id")), max_rows_per_id=2), chunk_rows=3)
+    assert people.n_rows == 3
+    ids = [part.ids for part in people.public_chunks()]
+    assert [part.tolist() for part in ids if part is not None] == [[0, 1, 0], []]
 
 
 def test_content_tags_tell_versions_apart(frame: pd.DataFrame, schema: Schema) -> None:

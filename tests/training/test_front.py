@@ -121,6 +121,29 @@ def test_the_ledger_knows_which_table_was_charged_and_refuses_other_secrets(ledg
     assert ledger.total() == spent
 
 
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_label_of_a_file_is_parsed_after_the_charge(ledger, tmp_path, monkeypatch, suffix, chunked):
+    from confide.schema import table as module
+
+    path = tmp_path / f"wages.{suffix}"
+    frame().to_csv(path, index=False) if suffix == "csv" else frame().to_parquet(path)
+    parsed = []
+    real = module._clean
+
+    def spy(column, *rest):
+        parsed.append((column.role, str(ledger.total().epsilon)))
+        return real(column, *rest)
+
+    monkeypatch.setattr(module, "_clean", spy)
+    table = Table.scan(path, SCHEMA, chunk_rows=700) if chunked else Table.read(path, SCHEMA)
+    with pytest.raises(BudgetError):
+        train(table, epsilon=5, delta=1e-6, ledger=ledger)
+    assert {role for role, _ in parsed} == {"public"}
+    train(table, **ASK, ledger=ledger)
+    assert {spent for role, spent in parsed if role == "label"} == {"1"}
+
+
 def test_a_crash_after_the_charge_keeps_it(ledger):
     class Broken(Watched):
         @property

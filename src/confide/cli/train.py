@@ -131,6 +131,8 @@ def _run(
     if dry_run:
         return None, guarantee
     if chunk_rows is None:
+        # The label stays unparsed until it is asked for, after the charge. That of an Arrow file is parsed
+        # here, which is harmless: no cell of it can raise, warn, or change what is charged.
         table = Table.read(file, declared)
     before = None if book is None else book.show()
     result = fit(table, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ class ChunkedTable(Passes):
     ----------
     schema : Schema
     parts : callable
-        Returns a fresh iterator over chunks of raw columns (mappings from names to arrays).
+        From names of declared columns to a fresh iterator over chunks of them, raw (mappings from names to
+        arrays).
     count : callable
         Returns the number of rows of the source where metadata tell it, else ``None``.
 
@@ -36,7 +37,7 @@ class ChunkedTable(Passes):
     def __init__(
         self,
         schema: Schema,
-        parts: Callable[[], Iterator[Mapping[str, Any]]],
+        parts: Callable[[Sequence[str]], Iterator[Mapping[str, Any]]],
         count: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.schema = schema
@@ -68,20 +69,35 @@ class ChunkedTable(Passes):
             return cls(declared, partitions(path, declared))
         source = FileSource(path, delimiter)
         check_names(source.names, declared, quote=False)
-        return cls(declared, lambda: source.chunks(declared.names, chunk_rows), source.count)
+        return cls(declared, lambda names: source.chunks(names, chunk_rows), source.count)
 
     def chunks(self) -> Iterator[Table]:
-        """Yield `Table` objects in file order; each call is a new pass over the file."""
+        """Yield `Table` objects in file order; each call is a new pass over the file.
+
+        The label and private columns of a chunk are parsed when they are asked for.
+        """
+        return self._tables(self.schema.names)
+
+    def public_chunks(self) -> Iterator[Table]:
+        """Yield the same rows with public and id columns alone; the others are not read from the file.
+
+        A CSV file is split into cells all the same, and a table without public and id columns is read to
+        count its rows; no cell of theirs is parsed.
+        """
+        names = [column.name for column in self.schema.columns if column.role in ("public", "id")]
+        return self._tables(names or self.schema.names, names)
+
+    def _tables(self, read: Sequence[str], cleaned: Sequence[str] | None = None) -> Iterator[Table]:
         rows = self.schema.max_rows_per_id
         limiter = None if rows is None else PersonLimiter(rows)
-        for part in self._parts():
-            yield build(self.schema, part, limiter)
+        for part in self._parts(read):
+            yield build(self.schema, part, limiter, cleaned, lazy=True)
 
     @cached_property
     def n_rows(self) -> int:
         """Rows that count; from the file's metadata where they tell it, else by one pass."""
         count = self._count() if self.schema.id is None else None
-        return count if count is not None else self.accumulate(lambda chunk: chunk.n_rows)
+        return count if count is not None else sum(chunk.n_rows for chunk in self.public_chunks())
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)

@@ -213,8 +213,12 @@ def _recut(
 # ---- frames -----------------------------------------------------------------------------------------------
 
 
-def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tuple[dict[str, Any], int]:
+def frame_columns(
+    frame: Any, schema: Schema, names: Sequence[Any] | None, wanted: Sequence[str] | None = None
+) -> tuple[dict[str, Any], int]:
     """Return the declared columns of a frame in memory, raw, and the number of rows.
+
+    With `wanted`: those alone, of a frame whose other columns may be missing.
 
     Raises
     ------
@@ -231,8 +235,10 @@ def frame_columns(frame: Any, schema: Schema, names: Sequence[Any] | None) -> tu
         found = _matrix(frame, schema, names)
     else:
         found = _narwhals(frame)
-    check_names(list(found), schema)
-    columns = {name: found[name]() if callable(found[name]) else found[name] for name in schema.names}
+    if wanted is None:
+        check_names(list(found), schema)
+        wanted = schema.names
+    columns = {name: found[name]() if callable(found[name]) else found[name] for name in wanted}
     lengths = {_length(values) for values in columns.values()}
     if len(lengths) > 1:
         raise DataError("The columns differ in length.", "Pass columns of one length.")
@@ -305,17 +311,17 @@ def is_dask(thing: Any) -> bool:
     return type(thing).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(thing, "npartitions")
 
 
-def partitions(frame: Any, schema: Schema) -> Callable[[], Iterator[dict[str, Any]]]:
-    """Return a function that yields the declared columns of each partition of a Dask data frame."""
+def partitions(frame: Any, schema: Schema) -> Callable[[Sequence[str]], Iterator[dict[str, Any]]]:
+    """Return a function that yields some declared columns of each partition of a Dask data frame."""
     if getattr(frame, "ndim", 0) != 2 or not hasattr(frame, "columns"):
         raise DataError(f"A Dask {type(frame).__name__} is no table.", "Pass a Dask data frame.")
     names = [str(name) for name in frame.columns]
     check_names(names, schema)
-    wanted = [name for name in frame.columns if str(name) in schema.names]
 
-    def parts() -> Iterator[dict[str, Any]]:
+    def parts(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        columns = [name for name in frame.columns if str(name) in wanted]
         for index in range(frame.npartitions):
-            yield frame_columns(frame.partitions[index][wanted].compute(), schema, None)[0]
+            yield frame_columns(frame.partitions[index][columns].compute(), schema, None, wanted)[0]
 
     return parts
 

@@ -6,18 +6,19 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from confide.errors import DataError, ParameterError, SchemaError
+from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
 from confide.schema.encode import Encoded, encode
 from confide.schema.model import Schema
 from confide.schema.persons import PersonLimiter
 
 if TYPE_CHECKING:
+    from confide.schema.column import Column
     from confide.schema.scan import ChunkedTable
 
 T = TypeVar("T")
@@ -50,6 +51,10 @@ class Passes:
         """Yield the table in pieces, in order."""
         raise NotImplementedError
 
+    def public_chunks(self) -> Iterator[Table]:
+        """Yield the same pieces for a pass that needs public columns and ids alone."""
+        return self.chunks()
+
     @property
     def unit(self) -> str:
         """What one privacy unit is called: ``"row"``, ``"person"``, or the schema's word."""
@@ -60,13 +65,15 @@ class Passes:
         """Declared bounds (lo, hi) of `label`, after its transform."""
         return _label_column(self.schema).bounds
 
-    def accumulate(self, function: Callable[[Table], T]) -> T:
+    def accumulate(self, function: Callable[[Table], T], *, public: bool = False) -> T:
         """Return the sum of ``function(chunk)`` over all chunks, in one pass.
 
         Parameters
         ----------
         function : callable
             From a `Table` to a number, an array, or a tuple of them; always of the same shapes.
+        public : bool
+            Whether public columns and ids are enough: the others are then not read.
 
         Notes
         -----
@@ -74,7 +81,7 @@ class Passes:
         by a mechanism and never looked at.
         """
         total: Any = None
-        for chunk in self.chunks():
+        for chunk in self.public_chunks() if public else self.chunks():
             part: Any = function(chunk)
             if total is None:
                 total = part
@@ -101,7 +108,7 @@ class Passes:
             out[1:, 1:] = square if isinstance(square, np.ndarray) else square.toarray()
             return out, chunk.n_rows
 
-        matrix, n_rows = self.accumulate(part)
+        matrix, n_rows = self.accumulate(part, public=True)
         return Gram((matrix + matrix.T) / 2, n_rows, names)
 
     def content_tag(self, key: bytes) -> str:
@@ -132,6 +139,31 @@ class Passes:
         return outer.hexdigest()
 
 
+class _Cells(dict[str, np.ndarray]):
+    """Cleaned columns by name; those with a function in `later` are cleaned when first asked for."""
+
+    def __init__(
+        self,
+        ready: Mapping[str, np.ndarray],
+        later: Mapping[str, Callable[[], np.ndarray]] | None = None,
+    ) -> None:
+        super().__init__(ready)
+        self.later = dict(later or {})
+        for values in self.values():
+            values.setflags(write=False)
+
+    def __missing__(self, name: str) -> np.ndarray:
+        if name not in self.later:
+            raise UnsupportedError(
+                f"Column {name!r} was not read: the pass was for public columns alone.", "Use chunks()."
+            )
+        values = self.later[name]()
+        values.setflags(write=False)
+        self[name] = values
+        self.later.pop(name, None)
+        return values
+
+
 class Table(Passes):
     """Rows of a schema's columns in memory: bounded, complete, float64.
 
@@ -148,6 +180,10 @@ class Table(Passes):
     -----
     Cleaning is per cell (see `Column`): changing one row's cells changes that row of the matrices alone,
     raises nothing, and is in no message. ``repr`` shows the schema only.
+
+    A table from a file keeps the cells of its label and private columns unparsed until they are asked for,
+    so that a fit parses them after its charge. Arrow files, which are not copied into memory, and frames,
+    which may change, are cleaned at once; that takes the same path whatever those cells hold.
     """
 
     def __init__(
@@ -159,10 +195,8 @@ class Table(Passes):
     ) -> None:
         self.schema = schema
         self.n_rows = n_rows
-        self._cleaned = dict(cleaned)
+        self._cleaned = cleaned if isinstance(cleaned, _Cells) else _Cells(cleaned)
         self._kept = kept
-        for values in self._cleaned.values():
-            values.setflags(write=False)
 
     # ---- ways in ------------------------------------------------------------------------------------------
 
@@ -200,7 +234,7 @@ class Table(Passes):
         source = FileSource(path, delimiter)
         check_names(source.names, declared, quote=False)
         (columns,) = source.chunks(declared.names, None)
-        return build(declared, columns, _limiter(declared))
+        return build(declared, columns, _limiter(declared), lazy=source.kind != "Arrow")
 
     @classmethod
     def from_frame(
@@ -292,8 +326,10 @@ class Table(Passes):
 
         The choice must not depend on private cells. Neighbours of the part are parts of neighbours.
         """
+        rows = np.array(rows)
         part = {name: values[rows] for name, values in self._cleaned.items()}
-        return Table(self.schema, part, len(next(iter(part.values()))))
+        later = {name: partial(_rows_of, self._cleaned, name, rows) for name in self._cleaned.later}
+        return Table(self.schema, _Cells(part, later), len(np.arange(self.n_rows)[rows]))
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)
@@ -310,8 +346,26 @@ def _label_column(schema: Schema) -> Any:
     return schema.label
 
 
-def build(schema: Schema, columns: Mapping[str, Any], limiter: PersonLimiter | None) -> Table:
+def build(
+    schema: Schema,
+    columns: Mapping[str, Any],
+    limiter: PersonLimiter | None,
+    names: Sequence[str] | None = None,
+    *,
+    lazy: bool = False,
+) -> Table:
     """Clean raw columns into a `Table`; `limiter` carries the ids seen in earlier chunks.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : mapping
+        From names to raw cells, all of one length.
+    limiter : PersonLimiter, optional
+    names : sequence of str, optional
+        Columns to clean; None: all.
+    lazy : bool
+        Whether private columns and the label are cleaned when first asked for; `columns` must not change.
 
     Raises
     ------
@@ -321,30 +375,48 @@ def build(schema: Schema, columns: Mapping[str, Any], limiter: PersonLimiter | N
     from confide.schema import arrays
 
     cleaned: dict[str, np.ndarray] = {}
+    later: dict[str, Any] = {}
     kept: np.ndarray | None = None
-    n_rows = 0
+    n_rows = len(next(iter(columns.values()), ()))
     for column in schema.columns:
-        raw = arrays.arrow_array(columns[column.name])
-        n_rows = len(raw)
+        if names is not None and column.name not in names:
+            continue
+        raw = columns[column.name]
         if column.role == "id":
             assert limiter is not None
-            keys, present = arrays.id_keys(raw)
+            keys, present = arrays.id_keys(arrays.arrow_array(raw))
             if column.missing == "reject" and not present.all():
                 raise _rejected(column.name, "drop")
             cleaned[column.name], kept = limiter.admit(keys, present)
-        elif column.numeric:
-            values = arrays.numbers(raw)
-            if column.missing == "reject" and np.isnan(values).any():
-                raise _rejected(column.name, "impute")
-            cleaned[column.name] = column.clean(values)
+        elif lazy and column.role != "public":
+            later[column.name] = raw
         else:
-            codes = arrays.codes(raw, column)
-            if column.missing == "reject" and (codes == arrays.MISSING).any():
-                raise _rejected(column.name, "impute")
-            cleaned[column.name] = np.where(codes == arrays.MISSING, np.int32(column.missing_code), codes)
+            cleaned[column.name] = _clean(column, raw, None)
     if kept is not None and not kept.all():
         cleaned = {name: values[kept] for name, values in cleaned.items()}
-    return Table(schema, cleaned, n_rows if kept is None else int(kept.sum()), kept)
+    pending = {name: partial(_clean, schema[name], raw, kept) for name, raw in later.items()}
+    return Table(schema, _Cells(cleaned, pending), n_rows if kept is None else int(kept.sum()), kept)
+
+
+def _clean(column: Column, raw: Any, kept: np.ndarray | None) -> np.ndarray:
+    from confide.schema import arrays
+
+    cells = arrays.arrow_array(raw)
+    if column.numeric:
+        values = arrays.numbers(cells)
+        if column.missing == "reject" and np.isnan(values).any():
+            raise _rejected(column.name, "impute")
+        values = column.clean(values)
+    else:
+        codes = arrays.codes(cells, column)
+        if column.missing == "reject" and (codes == arrays.MISSING).any():
+            raise _rejected(column.name, "impute")
+        values = np.where(codes == arrays.MISSING, np.int32(column.missing_code), codes)
+    return values if kept is None or kept.all() else values[kept]
+
+
+def _rows_of(cells: _Cells, name: str, rows: np.ndarray) -> np.ndarray:
+    return cells[name][rows]
 
 
 def _rejected(name: str, instead: str) -> DataError:

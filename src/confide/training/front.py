@@ -155,14 +155,18 @@ def table_problem(table: Any, *, intercept: bool = True, powers: Powers = ()) ->
     def parts() -> Iterator[Any]:
         return iter(table.chunks()) if hasattr(table, "chunks") else iter((table,))
 
+    def public_parts() -> Iterator[Any]:
+        # The passes before the charge: the label is neither read nor parsed in them.
+        return iter(table.public_chunks()) if hasattr(table, "public_chunks") else parts()
+
     names = names_of(base_names(table.schema), powers)
     per_person = table.schema.id is not None
     return LinearProblem(
-        Source(lambda: (expand(part.public.matrix, powers) for part in parts()), names, bounded=True),
+        Source(lambda: (expand(part.public.matrix, powers) for part in public_parts()), names, bounded=True),
         lambda: (part.label for part in parts()),
         float(lower),
         float(upper),
-        (lambda: (part.ids for part in parts())) if per_person else None,
+        (lambda: (part.ids for part in public_parts())) if per_person else None,
         intercept,
     )
 
