@@ -71,3 +71,23 @@ def test_splitting_does_not_lower_acceptance_for_long(loss):
     envelope = make_envelope(problem, exponent(problem, "exponential", 4.0, "add_remove_one"))
     share = envelope.refine(seeded_stream(0), acceptance=0.9, seconds=20)
     assert share >= 0.9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_log_weights_stay_as_small_as_epsilon_pays_for(loss, monkeypatch):
+    import confide.selection.bounds as bounds
+    import confide.selection.certificate as certificate
+
+    for module in (bounds, certificate):
+        monkeypatch.setattr(module, "LARGEST", 0.5)
+    problem = random_problem(7, loss=loss, most=9)
+    eta = exponent(problem, "exponential", 5.0, "replace_one")
+    envelope = make_envelope(problem, eta)
+    envelope.split(5)
+    for bucket in envelope.buckets:
+        if bucket.left:
+            assert bucket.bound.logs.max() <= 0.5 * eta * problem.record_range
+        for T, support in members(problem, bucket):
+            assert bucket.bound.base - sum(bucket.bound.logs[j] for j in T) / eta <= problem.centred_score(
+                support
+            )

@@ -95,3 +95,38 @@ def test_walk_goes_on_when_words_run_out():
     fill_tree(logs, 7, tree)
     drawn = walk_all(tree, 7, 500, seeded_stream(1))
     assert all(len(set(row)) == 7 for row in drawn.tolist())
+
+
+@pytest.mark.parametrize(("p", "t", "spread"), [(40, 5, 30.0), (64, 10, 3.0), (100, 4, 300.0), (700, 6, 1.0)])
+def test_trees_and_walks_are_as_exact_as_epsilon_pays_for(p, t, spread):
+    mpmath = pytest.importorskip("mpmath")
+    logs = np.random.default_rng(p).exponential(size=p) * spread
+    tree = tree_of(logs, t)
+    fill_tree(logs, t, tree)
+    units = 32 * (p + 64) * (t + 1) + 2**7 * float(np.sort(logs)[-t:].sum())  # confide.selection.exponent
+    with mpmath.workdps(60):
+        e = [mpmath.mpf(1)] + [mpmath.mpf(0)] * t
+        for value in logs:
+            x = mpmath.exp(mpmath.mpf(float(value)))
+            for k in range(t, 0, -1):
+                e[k] += x * e[k - 1]
+        assert abs(mpmath.log(e[t]) - mpmath.mpf(float(tree[1, t]))) <= units * 2.0**-53
+        # Down the tree to one subset: the product of the walk's step probabilities against its exact probability.
+        subset = sorted(np.random.default_rng(1).choice(p, t, replace=False).tolist())
+        size, log_p = tree.shape[0] // 2, 0.0
+
+        def descend(node, first, width, k):
+            nonlocal log_p
+            if k == 0 or node >= size:
+                return
+            left = sum(first <= j < first + width // 2 for j in subset)
+            terms = np.array(
+                [tree[2 * node, i] + tree[2 * node + 1, k - i] - tree[node, k] for i in range(k + 1)]
+            )
+            log_p += terms[left] - np.log(np.exp(terms).sum())
+            descend(2 * node, first, width // 2, left)
+            descend(2 * node + 1, first + width // 2, width // 2, k - left)
+
+        descend(1, 0, size, t)
+        exact = sum(mpmath.mpf(float(logs[j])) for j in subset) - mpmath.log(e[t])
+        assert abs(exact - mpmath.mpf(float(log_p))) <= units * 2.0**-53

@@ -26,6 +26,8 @@ _EMPTY = np.zeros(0, dtype=np.int64)
 _NONE = np.zeros(0)
 #: Marginals below this do not enter the point that a bound is linearised at.
 _LEAST_SHARE = 0.01
+#: Log-weights of columns stay below this times eta M, so that their rounding is paid for (`exponent`).
+LARGEST = 2.0**18
 #: Nats of looseness from which it is worth an inverse to redistribute curvature.
 _LOOSE = 1.5
 
@@ -294,6 +296,11 @@ class QuadraticBounder:
             self.minorant.c, gram.diagonal, gram.rows, gram.slot, pinned, helpers, shares, free,
             kappa, extra, L, eta, self.tiny, one, point, logs, mu,
         )  # fmt: skip
+        top = float(logs.max())
+        if top > LARGEST * eta * problem.record_range:
+            # Too large for the rounding that is paid for: a larger multiplier is as valid.
+            nu = 2 * max(L, self.tiny) - problem.ridge
+            return self._evaluate(pinned, free, left, nu, helpers, shares, 0.0)
         r = problem.radius
         base += self.minorant.constant
         base -= nu * r * r / 2 + residual * r * (1 + 1e-9) + self._margin(pinned, left, spread, base)

@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from confide.selection.bounds import Bound, candidates, symmetric
+from confide.selection.bounds import LARGEST, Bound, candidates, symmetric
 from confide.selection.interior import solve_ball
 from confide.selection.problem import SubsetProblem
 from confide.selection.symmetric import marginals
@@ -118,7 +118,9 @@ class CertificateBounder:
         own = float(squares[pinned].sum())
         free_squares = np.where(free, squares, -np.inf)
         nu = self._multiplier(dual, own, free_squares, left, nu)
-        L = self._L(nu)
+        # No log-weight may be too large for the rounding that is paid for.
+        least = eta * float(free_squares.max()) / (LARGEST / 2 * eta * problem.record_range)
+        L = max(self._L(nu), least)
         nu = L - problem.ridge
         logs = np.where(free, eta * (squares / L) * (1 + 1e-12), -np.inf)
         r = problem.radius

@@ -12,10 +12,10 @@ Float slack. The draw realises its law up to a factor exp(+-2 kappa) at every ou
 (`confide.mechanisms.choice_cost`); eta uses epsilon less that. The parts of kappa:
 
 - a weight e_t of p terms: sums and products of positive numbers, at most 4 roundings a term and level of the
-  tree, and exp and log with at most 4 units each: 32 (p + 64) (size + 1) units for weights and walks
-  together;
-- rounding of eta times a difference of scores: at most 8 units of eta n M <= epsilon n, below
-  2^-30 epsilon for n <= 2^20.
+  tree, and exp and log with at most 4 units each: 32 (p + 64) (size + 1) units, walks included;
+- rounding of logarithms. Log-weights of columns are at most LARGEST eta M (bounders see to it), scores differ by
+  at most n M: fewer than 2^19 epsilon nats in all for n <= 2^20, rounded at most 2^7 times on the way from a
+  table to a decision (20 levels of a tree, a sum of `size`, the acceptance): 2^(19 + 7 - 53) epsilon.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_mechanism(mechanism: Any) -> str:
 def slack(problem: SubsetProblem, epsilon: Fraction) -> Fraction:
     """Return kappa: the draw's law is within exp(+-2 kappa) of the intended one at every support."""
     units = 32 * (problem.p + 64) * (problem.size + 1)
-    return Fraction(units, 2**53) + epsilon / 2**29
+    return Fraction(units, 2**53) + epsilon / 2**27
 
 
 def exponent(problem: SubsetProblem, mechanism: str, epsilon: Any, adjacency: Adjacency | str) -> float:
