@@ -95,12 +95,10 @@ def test_a_random_history(url, open_ledger, guarantee, seed):
     assert ledger.verify().entries > 30
 
 
-def test_any_text_may_be_a_label(ledger, guarantee):
+def test_any_printable_text_may_be_a_label(ledger, guarantee):
     labels = [
         "",
-        "\x00",
-        "\ud800",
-        "\u2028 \U0001f600",
+        "\u00e9 \U0001f600",
         "'; DROP TABLE confide_entry; --",
         '"}',
         "%s ? :a",

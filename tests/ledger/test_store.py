@@ -60,6 +60,8 @@ def test_a_whole_chain_verifies(used):
         "UPDATE confide_entry SET hash = replace(hash, 'a', 'b') WHERE sequence = 3",
         "UPDATE confide_entry SET request = NULL WHERE sequence = 3",
         "UPDATE confide_entry SET settles = 5 WHERE sequence = 4",
+        "UPDATE confide_entry SET analyst = 'ann' WHERE sequence = 3",
+        "UPDATE confide_entry SET analyst = NULL WHERE sequence = 5",
         "UPDATE confide_entry SET kind = 'reserved' WHERE sequence = 6",
         "DELETE FROM confide_entry WHERE sequence = 5",
         "DELETE FROM confide_entry WHERE sequence = 1",
@@ -140,7 +142,7 @@ def test_a_sqlite_row_cannot_be_replaced_either(sqlite_url, open_ledger, guarant
         sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as other,
         pytest.raises(sqlite3.Error, match="append"),
     ):
-        other.execute("INSERT OR REPLACE INTO confide_entry VALUES (1, 2, 'x', NULL, NULL, 'x', 'x')")
+        other.execute("INSERT OR REPLACE INTO confide_entry VALUES (1, 2, 'x', NULL, NULL, NULL, 'x', 'x')")
     other.close()
     assert ledger.verify()
 

@@ -32,8 +32,8 @@ def charged(
     guarantee : Guarantee
     table : Table or ChunkedTable, optional
         Bound to the dataset once the charge is durable, because its content tag reads private cells
-        (`Ledger.bind`): a table with other secrets is refused, changed content opens a new version. In the
-        chain a charge is about the version that is bound next.
+        (`Ledger.bind`): a table with other secrets is refused, changed content opens a new version. The
+        charge names the version bound before it; the entry that settles it names its own.
     analyst, label : str
         See `Ledger.reserve`.
 
@@ -51,7 +51,8 @@ def charged(
     if table is not None:
         book.check_schema(table.schema.secrets)
     reservation = book.reserve(guarantee, analyst=analyst, label=label)
+    version = None
     if table is not None:
-        book.bind(table.schema.secrets, table.content_tag(book.tag_key))
+        version = book.bind(table.schema.secrets, table.content_tag(book.tag_key))
     yield reservation
-    book.settle(reservation)
+    book.settle(reservation, version=version)

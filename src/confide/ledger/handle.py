@@ -40,6 +40,7 @@ class Handle:
             )
         self._counter_place: str | bool | None = str(counter) if isinstance(counter, str | Path) else counter
         self._row: Dataset | None = None
+        self._bound: int | None = None
         self._pricer: Pricer | None = None
 
     def _load(self) -> Dataset:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from confide.errors import LedgerError, ParameterError, RefusedError
 from confide.ledger.budget import Budget, Spending, left
 from confide.ledger.handle import CounterPlace, Handle
-from confide.ledger.names import name_of, secret_of, split_handle
+from confide.ledger.names import name_of, secret_of, split_handle, version_of
 from confide.ledger.pricing import Pricer
 from confide.ledger.records import AccountState, Preview, Request, Reservation, Update, Verification
 from confide.privacy.adjacency import Adjacency
@@ -135,18 +135,9 @@ class Ledger(Handle):
         LedgerError
             If the store is out of reach, or is no store of ledgers.
         """
-        from confide.ledger.names import parts_of
-        from confide.ledger.reading import dataset_names
-        from confide.ledger.store import Store, normal_url
+        from confide.ledger.opening import datasets
 
-        store = Store.at(normal_url(parts_of(url)[0]))
-        if not store.exists():
-            raise LedgerError(
-                f"There are no ledgers in {store.location}.",
-                "Check the place, or use `confide ledger create`.",
-            )
-        with store.reading() as connection:
-            return dataset_names(store, connection)
+        return datasets(url)
 
     def _open(self, budget: Budget, create: bool) -> None:
         from confide.ledger.opening import create as create_dataset
@@ -198,7 +189,7 @@ class Ledger(Handle):
         accept : iterable of str
             Further assumptions accepted for this charge alone.
         version : int, optional
-            What `bind` returned.
+            What `bind` returned. Default: what this handle bound last, or else the newest version of all.
 
         Raises
         ------
@@ -209,6 +200,7 @@ class Ledger(Handle):
         LedgerError
             If the store fails or was rolled back. On every refusal nothing is written.
         """
+        version = self._bound if version is None else version
         return self._spend(Request(guarantee, analyst, label, key, None, accept, version), settle=False)
 
     def charge(
@@ -227,6 +219,7 @@ class Ledger(Handle):
         For callers that hold the outcome back until this returns. Parameters as in `reserve`; `secret` as in
         `settle`.
         """
+        version = self._bound if version is None else version
         return self._spend(Request(guarantee, analyst, label, key, secret, accept, version), settle=True)
 
     def charge_many(
@@ -288,7 +281,9 @@ class Ledger(Handle):
             self._pricer = Pricer(self.budget, self._accept)
         return self._pricer
 
-    def settle(self, reservation: Reservation, secret: bytes | None = None) -> None:
+    def settle(
+        self, reservation: Reservation, secret: bytes | None = None, *, version: int | None = None
+    ) -> None:
         """Mark a reservation as done.
 
         Parameters
@@ -298,6 +293,9 @@ class Ledger(Handle):
         secret : bytes, optional
             Secret state to keep with it; `secret` reads it back. The chain holds its keyed hash alone, and
             `show` and `export` leave it out.
+        version : int, optional
+            What `bind` returned, where the table was bound after the charge (`charged`): the version it was
+            about in fact.
 
         Raises
         ------
@@ -313,32 +311,17 @@ class Ledger(Handle):
                 f"The reservation is a {type(reservation).__name__}.", "Pass what `reserve` returned."
             )
         kept = None if secret is None else secret_of(secret)
-        operation = Settle(reservation.sequence, reservation.hash, kept)
+        operation = Settle(reservation.sequence, reservation.hash, kept, version_of(version))
         run(self._store, self._load(), self._directory, operation)
 
     def secret(self, reservation: Reservation | str) -> bytes | None:
         """Return the secret kept with a reservation (the object or its ``id``), or None."""
         from confide.ledger import reading
-        from confide.ledger.session import check_seen
 
-        number, _, start = (
-            reservation.id if isinstance(reservation, Reservation) else str(reservation)
-        ).partition("-")
+        place = reservation.id if isinstance(reservation, Reservation) else str(reservation)
         store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
-            check_seen(store, connection, row, reading.balance(store, connection, row)[0], seen)
-            found = None
-            if number.isdecimal() and len(number) < 19:
-                sql = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
-                found = store.row(connection, sql, (row.id, int(number)))
-            if found is None or found[0][:16] != start:
-                raise LedgerError(
-                    f"Dataset {row.name!r} holds no reservation {number:.40}-{start:.40}.",
-                    "See `confide ledger show`.",
-                )
-            sql = "SELECT secret FROM confide_secret WHERE dataset_id = ? AND sequence = ?"
-            kept = store.row(connection, sql, (row.id, int(number)))
-        return None if kept is None else bytes(kept[0])
+            return reading.kept_secret(store, connection, row, seen, place)
 
     # -- the owner -------------------------------------------------------------------------------------
 
@@ -380,7 +363,9 @@ class Ledger(Handle):
         from confide.ledger.session import run
 
         operation = Bind(name_of(schema_digest, "schema_digest"), name_of(content_tag, "content_tag"))
-        return run(self._store, self._load(), self._directory, operation)
+        version: int = run(self._store, self._load(), self._directory, operation)
+        self._bound = version
+        return version
 
     def check_schema(self, schema_digest: str) -> None:
         """Check that `bind` would take this digest; reads the ledger alone and changes nothing.

@@ -99,6 +99,13 @@ def accept_of(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({str(name) for name in names}))
 
 
+def version_of(value: int | None) -> int | None:
+    """Return `value` if it is None or a version's number."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ParameterError(f"The 'version' parameter is {value!r:.80}.", "Pass what `bind` returned.")
+    return value
+
+
 def secret_of(value: bytes) -> bytes:
     """Return `value` if it is bytes."""
     if not isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Creating the ledger of a dataset in a store."""
+"""Creating the ledger of a dataset in a store, and listing those it holds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from confide.errors import LedgerError
 from confide.ledger import chain
 from confide.ledger import counter as counters
-from confide.ledger.budget import Budget, text, zero
-from confide.ledger.reading import find_dataset
+from confide.ledger.budget import Budget, zero
+from confide.ledger.names import parts_of
+from confide.ledger.reading import dataset_names, find_dataset
+from confide.ledger.session import write_vector
 
 if TYPE_CHECKING:
     from confide.ledger.session import Dataset
@@ -42,7 +44,9 @@ def create(store: Store, name: str, budget: Budget, directory: Path | None) -> D
         ledger_id, tag_key = secrets.token_hex(16), secrets.token_bytes(32)
         terms = chain.canonical(budget.to_dict())
         (number,) = store.row(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM confide_dataset")
+        nothing = write_vector(zero(budget))
         fields = {"budget": budget.to_dict(), "dataset": name, "ledger_id": ledger_id}
+        fields |= {"account": None, "spent": nothing}
         body = chain.entry_body(chain.CREATED, 1, chain.GENESIS, fields)
         hash_ = chain.digest(body)
         store.execute(
@@ -58,7 +62,7 @@ def create(store: Store, name: str, budget: Budget, directory: Path | None) -> D
         store.execute(
             connection,
             "INSERT INTO confide_head (dataset_id, sequence, hash, spent) VALUES (?, 1, ?, ?)",
-            (number, hash_, " ".join(map(text, zero(budget)))),
+            (number, hash_, nothing),
         )
         found = find_dataset(store, connection, name)
     assert found is not None
@@ -68,3 +72,16 @@ def create(store: Store, name: str, budget: Budget, directory: Path | None) -> D
     if directory is not None:
         store.counter(directory, found.ledger_id).advance(chain.Mark(1, hash_))
     return found
+
+
+def datasets(url: str) -> tuple[str, ...]:
+    """Return the names of the datasets of a store (`Ledger.datasets`)."""
+    from confide.ledger.store import Store
+
+    store = Store.at(parts_of(url)[0])
+    if not store.exists():
+        raise LedgerError(
+            f"There are no ledgers in {store.location}.", "Check the place, or use `confide ledger create`."
+        )
+    with store.reading() as connection:
+        return dataset_names(store, connection)

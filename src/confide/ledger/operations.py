@@ -15,7 +15,7 @@ from confide.ledger.budget import Vector, fits, refusal, text, unknown_analyst
 from confide.ledger.chain import Mark
 from confide.ledger.pricing import Price
 from confide.ledger.records import Request, Reservation, Update
-from confide.ledger.session import Account, Session
+from confide.ledger.session import Account, Session, write_vector
 from confide.privacy.guarantee import Guarantee
 
 
@@ -36,8 +36,8 @@ class Charge:
         """The request key as stored: an analyst's own."""
         return None if self.key is None else chain.canonical([self.analyst, self.key])
 
-    def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool]:
-        """Return (mark, stored fields where the key was used before, whether it is settled)."""
+    def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool, int | None]:
+        """Return (mark, stored fields where the key was used before, whether it is settled, version)."""
         request = self.request
         if request is not None:
             found = session.entry("request", request)
@@ -49,6 +49,7 @@ class Charge:
             raise refusal(
                 budget, f"the budget of dataset {dataset.name!r}", session.spent, vector, budget.limit
             )
+        account_words = "null"
         if self.analyst is not None:
             account = session.account(self.analyst)
             if account is None:
@@ -59,7 +60,9 @@ class Charge:
                 raise refusal(budget, owner, account.spent, vector, account.allowed)
             account.spent = spent
             session.set_account(self.analyst, account)
-        session.spent = total
+            account_words = '{{"allowed":"{}","spent":"{}"}}'.format(*account.words())
+        session.spent, session.words = total, write_vector(total)
+        version = session.last_version() if self.version is None else self.version
         mac = "null"
         if self.secret is not None:
             sequence = session.sequence + 1
@@ -68,18 +71,18 @@ class Charge:
         kind = chain.CHARGED if self.settle else chain.RESERVED
         # The canonical body, spliced: encoding the guarantee anew would take most of a group's time.
         body = (
-            f'{{"accepted":{chain.canonical(self.price.accepted) if self.price.accepted else "[]"},"analyst":'
-            f"{_text(self.analyst)},{self.price.terms},"
+            f'{{"accepted":{chain.canonical(self.price.accepted) if self.price.accepted else "[]"},'
+            f'"account":{account_words},"analyst":{_text(self.analyst)},{self.price.terms},'
             f'"kind":"{kind}","label":{_text(self.label)},"previous":"{session.hash}","request":{_text(self.key)},'
-            f'"secret":{mac},"sequence":{session.sequence + 1},"time":"{session.time}",'
-            f'"version":{"null" if self.version is None else self.version}}}'
+            f'"secret":{mac},"sequence":{session.sequence + 1},"spent":"{session.words}",'
+            f'"time":"{session.time}","version":{"null" if version is None else version}}}'
         )
-        mark = session.append_body(kind, body, request)
+        mark = session.append_body(kind, body, request, None, self.analyst)
         if request is not None:
             session.requests[request] = mark.sequence
-        return mark, None, self.settle
+        return mark, None, self.settle, version
 
-    def _replay(self, session: Session, found: Any) -> tuple[Mark, dict[str, Any], bool]:
+    def _replay(self, session: Session, found: Any) -> tuple[Mark, dict[str, Any], bool, int | None]:
         sequence, fields, hash_ = found
         mine = json.loads(f"{{{self.price.terms}}}")
         if any(fields[name] != mine[name] for name in mine) or fields["label"] != self.label:
@@ -88,7 +91,7 @@ class Charge:
                 "Use a new key for a new request.",
             )
         settled = fields["kind"] == chain.CHARGED or session.entry("settles", sequence) is not None
-        return Mark(sequence, hash_), fields, settled
+        return Mark(sequence, hash_), fields, settled, fields["version"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Settle:
     sequence: int
     hash: str
     secret: bytes | None
+    version: int | None = None
 
     def apply(self, session: Session) -> int:
         """Return the sequence number of the settling entry."""
@@ -115,7 +119,7 @@ class Settle:
             return done[0]
         if self.secret is not None:
             session.secrets.append((session.dataset.id, self.sequence, self.secret))
-        fields = {"reservation": self.sequence, "secret": mac}
+        fields = {"reservation": self.sequence, "secret": mac, "version": self.version}
         return session.append(chain.SETTLED, fields, settles=self.sequence).sequence
 
 
@@ -127,8 +131,8 @@ class Keep:
     hash: str
     secret: bytes
 
-    def apply(self, session: Session) -> tuple[Mark, dict[str, Any], bool]:
-        """Return (mark of the reservation, its fields, True)."""
+    def apply(self, session: Session) -> tuple[Mark, dict[str, Any], bool, int | None]:
+        """Return (mark of the reservation, its fields, True, its version)."""
         found = _reserved(session, self.sequence, self.hash)
         if found[1]["kind"] != chain.CHARGED and session.entry("settles", self.sequence) is None:
             raise LedgerError(f"Reservation {self.sequence} is not settled.", "Settle it first.")
@@ -141,7 +145,7 @@ class Keep:
         )
         sql = "INSERT INTO confide_secret (dataset_id, sequence, secret) VALUES (?, ?, ?)"
         session.statements.append((sql, (*place, self.secret)))
-        return Mark(self.sequence, self.hash), found[1], True
+        return Mark(self.sequence, self.hash), found[1], True, found[1]["version"]
 
 
 def _reserved(session: Session, sequence: int, hash_: str) -> tuple[int, dict[str, Any], str]:
@@ -175,7 +179,7 @@ class Grant:
             "delta": self.delta,
             "limit": dict(zip(names, map(text, self.allowed))),
         }
-        return session.append(chain.GRANTED, fields)
+        return session.append(chain.GRANTED, fields, analyst=self.name)
 
 
 def same_schema(dataset: str, bound: str, asked: str) -> None:
@@ -236,14 +240,17 @@ def operation_of(request: Request | Update, price: Callable[..., Price], settle:
 
 
 def reservation_of(
-    dataset: str, request: Request | Update, mark: Mark, stored: dict[str, Any] | None, settled: bool
+    dataset: str,
+    request: Request | Update,
+    mark: Mark,
+    stored: dict[str, Any] | None,
+    settled: bool,
+    version: int | None,
 ) -> Reservation:
     """Return the caller's record of what `Charge.apply` or `Keep.apply` returned."""
     if isinstance(request, Update):
         return replace(request.reservation, settled=True)
-    guarantee, version = request.guarantee, request.version
-    if stored is not None:
-        guarantee, version = Guarantee.from_dict(stored["guarantee"]), stored["version"]
+    guarantee = request.guarantee if stored is None else Guarantee.from_dict(stored["guarantee"])
     return Reservation(
         dataset,
         *mark,

@@ -15,7 +15,15 @@ from confide.ledger.chain import Mark
 from confide.ledger.counter import UNDETECTED
 from confide.ledger.names import plain
 from confide.ledger.records import AccountState, Preview, Verification
-from confide.ledger.session import Dataset, check_seen, read_vector
+from confide.ledger.session import (
+    Dataset,
+    check_seen,
+    read_vector,
+    stated_account,
+    stated_total,
+    unbalanced,
+    write_vector,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from confide.ledger.store import Store
 
 _ENTRIES = (
-    "SELECT sequence, kind, request, settles, body, hash FROM confide_entry "
+    "SELECT sequence, kind, request, settles, body, hash, analyst FROM confide_entry "
     "WHERE dataset_id = ? ORDER BY sequence"
 )
 
@@ -43,14 +51,19 @@ def dataset_names(store: Store, connection: Connection) -> tuple[str, ...]:
     return tuple(sorted(row[0] for row in store.rows(connection, "SELECT name FROM confide_dataset")))
 
 
-def balance(store: Store, connection: Connection, dataset: Dataset) -> tuple[chain.Mark, Vector]:
-    """Return the head of the chain and the total spent."""
+def balance(
+    store: Store, connection: Connection, dataset: Dataset, *, check: bool = True
+) -> tuple[chain.Mark, Vector]:
+    """Return the head of the chain and the total spent, refused where the last entry states another."""
     row = store.row(
         connection, "SELECT sequence, hash, spent FROM confide_head WHERE dataset_id = ?", (dataset.id,)
     )
     if row is None:
         raise LedgerError(f"The balance of dataset {dataset.name!r} is missing.", "Restore the store.")
-    return chain.Mark(row[0], row[1]), read_vector(row[2])
+    mark = chain.Mark(row[0], row[1])
+    if check and stated_total(store, connection, dataset, mark) != row[2]:
+        raise unbalanced(dataset)
+    return mark, read_vector(row[2])
 
 
 def bound_schema(store: Store, connection: Connection, dataset: Dataset) -> str | None:
@@ -98,8 +111,8 @@ def preview(
     """Return what a charge of `vector` would do now."""
     budget = dataset.budget
     cost = budget.spending(vector)
-    mark, spent = balance(store, connection, dataset)
     try:
+        mark, spent = balance(store, connection, dataset)
         check_seen(store, connection, dataset, mark, seen)
         after = fits(spent, vector, budget.limit)
         if after is None:
@@ -108,6 +121,10 @@ def preview(
             account = accounts(store, connection, dataset).get(analyst)
             if account is None:
                 raise unknown_analyst(analyst)
+            if stated_account(store, connection, dataset, analyst) != tuple(
+                write_vector(part) for part in account
+            ):
+                raise unbalanced(dataset, analyst)
             if fits(account[1], vector, account[0]) is None:
                 owner = f"the account of analyst {analyst!r}"
                 raise refusal(budget, owner, account[1], vector, account[0])
@@ -119,7 +136,7 @@ def preview(
 def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[Mark]) -> dict[str, Any]:
     """Return the state as plain values, without secrets."""
     budget = dataset.budget
-    mark, spent = balance(store, connection, dataset)
+    mark, spent = balance(store, connection, dataset, check=False)
     reservations: dict[int, dict[str, Any]] = {}
     versions = []
     created = ""
@@ -141,6 +158,8 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
             }
         elif row[1] == chain.SETTLED and row[3] in reservations:
             reservations[row[3]]["status"] = "settled"
+            if fields["version"] is not None:
+                reservations[row[3]]["version"] = fields["version"]
         elif row[1] == chain.VERSION:
             versions.append(
                 {
@@ -156,6 +175,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
     refused = ""
     try:
         check_seen(store, connection, dataset, mark, seen)
+        balance(store, connection, dataset)
     except LedgerError as error:
         refused = str(error)
     return {
@@ -172,6 +192,26 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
         "charges": list(reservations.values()),
         "refused": refused,
     }
+
+
+def kept_secret(
+    store: Store, connection: Connection, dataset: Dataset, seen: Sequence[Mark], place: str
+) -> bytes | None:
+    """Return the secret kept with the reservation of this short name, or None."""
+    check_seen(store, connection, dataset, balance(store, connection, dataset, check=False)[0], seen)
+    number, _, start = place.partition("-")
+    found = None
+    if number.isdecimal() and len(number) < 19:
+        sql = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
+        found = store.row(connection, sql, (dataset.id, int(number)))
+    if found is None or found[0][:16] != start:
+        raise LedgerError(
+            f"Dataset {dataset.name!r} holds no reservation {number:.40}-{start:.40}.",
+            "See `confide ledger show`.",
+        )
+    sql = "SELECT secret FROM confide_secret WHERE dataset_id = ? AND sequence = ?"
+    kept = store.row(connection, sql, (dataset.id, int(number)))
+    return None if kept is None else bytes(kept[0])
 
 
 def export(store: Store, connection: Connection, dataset: Dataset, form: str) -> str:
@@ -238,7 +278,7 @@ def verify(
     previous, number = chain.GENESIS, 0
 
     for number, row in enumerate(entries(store, connection, dataset), start=1):
-        sequence, kind, request, settles, body, hash_ = row
+        sequence, kind, request, settles, body, hash_, analyst = row
         fields = _read(dataset, number, body)
         if (sequence, kind) != (number, fields.get("kind")) or fields.get("sequence") != number:
             raise _damage(dataset, number, "is out of order, or the one before it is missing")
@@ -248,7 +288,7 @@ def verify(
             raise _damage(dataset, number, "was changed: its hash does not fit")
         key = fields.get("request")
         expected = None if key is None else chain.canonical([fields["analyst"], key])
-        if request != expected or settles != fields.get("reservation"):
+        if (request, settles, analyst) != (expected, fields.get("reservation"), fields.get("analyst")):
             raise _damage(dataset, number, "was changed in its index columns")
         if (kind == chain.CREATED) != (number == 1):
             raise _damage(dataset, number, "creates the ledger a second time, or the first does not")
@@ -283,8 +323,14 @@ def verify(
             limits[fields["analyst"]] = tuple(parse(fields["limit"][name]) for name in budget.names)
         else:
             versions.append((fields["version"], fields["schema_digest"], fields["tag"]))
+        account = None
+        if analyst is not None:
+            parts = limits[analyst], spent.get(analyst, zero(budget))
+            account = dict(zip(("allowed", "spent"), map(write_vector, parts)))
+        if fields.get("spent") != write_vector(total) or fields.get("account") != account:
+            raise _damage(dataset, number, "states other balances than the entries add up to")
 
-    mark, held = balance(store, connection, dataset)
+    mark, held = balance(store, connection, dataset, check=False)
     if mark != (number, previous):
         raise LedgerError(
             f"The chain of dataset {dataset.name!r} ends at entry {number}, its head says {mark.sequence}.",

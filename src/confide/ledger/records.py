@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confide.errors import ParameterError
 from confide.ledger.budget import Spending
-from confide.ledger.names import name_of, public_text, secret_of
+from confide.ledger.names import name_of, public_text, secret_of, version_of
 from confide.privacy.guarantee import Guarantee
 
 
@@ -24,8 +24,10 @@ class Reservation:
         Place of the entry in the chain.
     guarantee : Guarantee
         What was charged for.
-    analyst, label, key, version
+    analyst, label, key
         As given to `Ledger.reserve`.
+    version : int or None
+        The version of the data that the entry names: given, or else bound last.
     settled : bool
         Whether the outcome was kept when this object was made.
     replayed : bool
@@ -70,9 +72,7 @@ class Request:
         if self.key is not None:
             name_of(self.key, "key")
         public_text(self.label, "The 'label' of a charge")
-        version = self.version
-        if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
-            raise ParameterError(f"The 'version' parameter is {version!r:.80}.", "Pass what `bind` returned.")
+        version_of(self.version)
         if self.secret is not None:
             secret_of(self.secret)
 

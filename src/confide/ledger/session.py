@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 #: At most this many operations share a transaction.
 GROUP = 1000
 
+_UNKNOWN = -1
 _HEAD = "SELECT sequence, hash, spent FROM confide_head WHERE dataset_id = ?"
 _INSERT = (
-    "INSERT INTO confide_entry (dataset_id, sequence, kind, request, settles, body, hash) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO confide_entry (dataset_id, sequence, kind, request, settles, analyst, body, hash) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _HASH = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
 _KEYS = 200
 _KNOWN = f"SELECT request FROM confide_entry WHERE dataset_id = ? AND request IN ({', '.join('?' * _KEYS)})"
+_LAST = "SELECT body, hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
+_ACCOUNT = (
+    "SELECT body, hash FROM confide_entry WHERE dataset_id = ? AND analyst = ? ORDER BY sequence DESC LIMIT 1"
+)
 _BODY = "SELECT sequence, body, hash FROM confide_entry WHERE dataset_id = ? AND "
 
 
@@ -58,6 +63,21 @@ class Account:
 
     def __init__(self, allowed: Vector, spent: Vector, new: bool = False) -> None:
         self.allowed, self.spent, self.new = allowed, spent, new
+
+    def words(self) -> tuple[str, str]:
+        """Return limit and spending as stored."""
+        return write_vector(self.allowed), write_vector(self.spent)
+
+
+class Known:
+    """The balances at one place of a chain, as its entries state them."""
+
+    __slots__ = ("accounts", "mark", "spent", "version")
+
+    def __init__(self, mark: Mark, spent: str) -> None:
+        self.mark, self.spent = mark, spent
+        self.accounts: dict[str, tuple[str, str]] = {}
+        self.version = _UNKNOWN
 
 
 class Operation(Protocol):
@@ -90,10 +110,16 @@ class Session:
             raise LedgerError(f"The balance of dataset {dataset.name!r} is missing.", "Restore the store.")
         self.start = Mark(row[0], row[1])
         self.sequence, self.hash = self.start
-        self.spent = read_vector(row[2])
+        self.spent, self.words = read_vector(row[2]), row[2]
         self.time = chain.now()
         self.counter = None if directory is None else store.counter(directory, dataset.ledger_id)
         check_seen(store, connection, dataset, self.start, seen_before(store, dataset, self.counter))
+        known = store.known.get(dataset.ledger_id)
+        if known is None or known.mark != self.start:  # others wrote: ask the chain
+            known = Known(self.start, stated_total(store, connection, dataset, self.start))
+        if known.spent != self.words:
+            raise unbalanced(dataset)
+        self._known = known
         self._accounts: dict[str, Account] = {}
         self._touched: set[str] = set()
         self._rows: list[tuple] = []
@@ -104,16 +130,29 @@ class Session:
         self.secrets: list[tuple[int, int, bytes]] = []
         self.statements: list[tuple[str, tuple]] = []
 
-    def append(self, kind: str, fields: dict[str, Any], *, settles: int | None = None) -> Mark:
-        """Append an entry of any kind."""
+    def append(
+        self, kind: str, fields: dict[str, Any], *, settles: int | None = None, analyst: str | None = None
+    ) -> Mark:
+        """Append an entry of any kind; `analyst` is whose account it changed."""
+        account = None
+        if analyst is not None:
+            account = dict(zip(("allowed", "spent"), self._accounts[analyst].words()))
+        fields = {**fields, "account": account, "spent": self.words}
         body = chain.entry_body(kind, self.sequence + 1, self.hash, fields)
-        return self.append_body(kind, body, None, settles)
+        return self.append_body(kind, body, None, settles, analyst)
 
-    def append_body(self, kind: str, body: str, request: str | None, settles: int | None = None) -> Mark:
+    def append_body(
+        self,
+        kind: str,
+        body: str,
+        request: str | None,
+        settles: int | None = None,
+        analyst: str | None = None,
+    ) -> Mark:
         """Append an entry whose canonical body holds the next sequence number and our hash."""
         self.sequence += 1
         self.hash = sha256(body.encode("ascii")).hexdigest()
-        self._rows.append((self.dataset.id, self.sequence, kind, request, settles, body, self.hash))
+        self._rows.append((self.dataset.id, self.sequence, kind, request, settles, analyst, body, self.hash))
         if settles is not None:
             self.settled[settles] = self.sequence
         return Mark(self.sequence, self.hash)
@@ -127,9 +166,15 @@ class Session:
                 "SELECT allowed, spent FROM confide_account WHERE dataset_id = ? AND name = ?",
                 (self.dataset.id, name),
             )
-            if row is None:
+            stored = None if row is None else (row[0], row[1])
+            stated = self._known.accounts.get(name)
+            if stated is None:
+                stated = stated_account(self.store, self.connection, self.dataset, name)
+            if stored != stated:
+                raise unbalanced(self.dataset, name)
+            if stored is None:
                 return None
-            found = self._accounts[name] = Account(read_vector(row[0]), read_vector(row[1]))
+            found = self._accounts[name] = Account(read_vector(stored[0]), read_vector(stored[1]))
         return found
 
     def set_account(self, name: str, account: Account) -> None:
@@ -140,10 +185,27 @@ class Session:
     def versions(self) -> list[tuple[str, str]]:
         """Return (schema digest, content tag) of each version, in order; grows with the session."""
         if self._versions is None:
+            self._known.version = _UNKNOWN
             sql = "SELECT schema_digest, tag FROM confide_version WHERE dataset_id = ? ORDER BY version"
             rows = self.store.rows(self.connection, sql, (self.dataset.id,))
             self._versions = [(row[0], row[1]) for row in rows]
         return self._versions
+
+    def last_version(self) -> int | None:
+        """Return the number of the newest version of the data, or None where none was bound."""
+        if self._versions is not None:
+            return len(self._versions) or None
+        if self._known.version == _UNKNOWN:
+            sql = "SELECT COALESCE(MAX(version), 0) FROM confide_version WHERE dataset_id = ?"
+            self._known.version = self.store.row(self.connection, sql, (self.dataset.id,))[0]
+        return self._known.version or None
+
+    def remember(self) -> None:
+        """Keep the balances of this session, once it is committed, for the next one."""
+        known = self._known
+        known.mark, known.spent = Mark(self.sequence, self.hash), self.words
+        known.accounts.update((name, account.words()) for name, account in self._accounts.items())
+        self.store.known[self.dataset.ledger_id] = known
 
     def entry(self, where: str, value: Any) -> tuple[int, dict[str, Any], str] | None:
         """Return (sequence, fields, hash) of the entry whose column `where` is `value`, if any."""
@@ -155,7 +217,7 @@ class Session:
             if sequence > self.sequence:
                 return None
             row = self._rows[sequence - self.start.sequence - 1]
-            return sequence, json.loads(row[5]), row[6]
+            return sequence, json.loads(row[-2]), row[-1]
         row = self.store.row(self.connection, f"{_BODY}{where} = ?", (self.dataset.id, value))
         return None if row is None else (row[0], json.loads(row[1]), row[2])
 
@@ -176,11 +238,11 @@ class Session:
         store.execute(
             connection,
             "UPDATE confide_head SET sequence = ?, hash = ?, spent = ? WHERE dataset_id = ?",
-            (self.sequence, self.hash, write_vector(self.spent), self.dataset.id),
+            (self.sequence, self.hash, self.words, self.dataset.id),
         )
         for name in sorted(self._touched):
             account = self._accounts[name]
-            values = (write_vector(account.allowed), write_vector(account.spent), self.dataset.id, name)
+            values = (*account.words(), self.dataset.id, name)
             if account.new:
                 sql = "INSERT INTO confide_account (allowed, spent, dataset_id, name) VALUES (?, ?, ?, ?)"
             else:
@@ -221,6 +283,43 @@ def check_seen(
             f"unspent, stop all processes and delete "
             f"{dataset.ledger_id}.counter in the folder of counters (CONFIDE_LEDGER_COUNTER).",
         )
+
+
+def stated_total(store: Store, connection: Connection, dataset: Dataset, head: Mark) -> str:
+    """Return what the last entry says was spent in all, as stored text."""
+    row = store.row(connection, _LAST, (dataset.id, head.sequence))
+    if row is None or row[1] != head.hash:
+        raise unbalanced(dataset)
+    return _stated(dataset, row)["spent"]
+
+
+def stated_account(
+    store: Store, connection: Connection, dataset: Dataset, name: str
+) -> tuple[str, str] | None:
+    """Return limit and spending of an account as its last entry states them, or None where there is none."""
+    row = store.row(connection, _ACCOUNT, (dataset.id, name))
+    if row is None:
+        return None
+    fields = _stated(dataset, row)
+    if fields["analyst"] != name:
+        raise unbalanced(dataset, name)
+    return fields["account"]["allowed"], fields["account"]["spent"]
+
+
+def _stated(dataset: Dataset, row: Any) -> dict[str, Any]:
+    if chain.digest(row[0]) != row[1]:
+        raise unbalanced(dataset)
+    return json.loads(row[0])
+
+
+def unbalanced(dataset: Dataset, analyst: str | None = None) -> LedgerError:
+    """Return the error of a stored balance that the chain does not state."""
+    whose = "" if analyst is None else f" (analyst {analyst!r})"
+    return LedgerError(
+        f"The balances of dataset {dataset.name!r}{whose} differ from what its last entry states: the store "
+        "was changed past the ledger.",
+        "Restore the store; `confide ledger export` shows the entries, which are what counts.",
+    )
 
 
 class _Job:
@@ -294,6 +393,7 @@ def _commit(
         return error
     mark = Mark(session.sequence, session.hash)
     store.marks[dataset.ledger_id] = mark
+    session.remember()
     if mark != session.start and session.counter is not None and directory is not None:
         # The charge is durable whatever becomes of its counter; a failure shows in `Ledger.assumptions`.
         session.counter.advance(mark)

@@ -51,6 +51,8 @@ class Store:
         self.location = without_password(url).render_as_string()
         self.lock = threading.RLock()
         self.marks: dict[str, Mark] = {}
+        #: Balances as this process last wrote them, by ledger id (`confide.ledger.session.Known`).
+        self.known: dict[str, Any] = {}
         self._counters: dict[tuple[Path, str], Counter] = {}
         self._engine: Engine | None = None
         self._connection: Connection | None = None

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sqlalchemy import MetaData
 
 #: Layout of the tables; a store of another layout is refused.
-LAYOUT = 1
+LAYOUT = 2
 _APPEND_ONLY = ("confide_entry", "confide_dataset")
 
 
@@ -47,6 +47,7 @@ def tables() -> MetaData:
         Column("kind", Text, nullable=False),
         Column("request", Text),
         Column("settles", BigInteger),
+        Column("analyst", Text),
         Column("body", Text, nullable=False),
         Column("hash", Text, nullable=False),
         sqlite_with_rowid=False,
@@ -61,6 +62,15 @@ def tables() -> MetaData:
             sqlite_where=present,
             postgresql_where=present,
         )
+    present = text("analyst IS NOT NULL")
+    Index(
+        "confide_analyst",
+        entry.c.dataset_id,
+        entry.c.analyst,
+        entry.c.sequence,
+        sqlite_where=present,
+        postgresql_where=present,
+    )
     Table(
         "confide_account",
         metadata,
