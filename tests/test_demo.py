@@ -150,6 +150,12 @@ def test_bad_epsilons_are_refused_before_anything_is_written(epsilons, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_report_that_cannot_be_a_file_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(ParameterError, match="is a folder"):
+        run_demo(["1"], report=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_split_is_public_and_a_fifth():
     held = held_out_rows(28155)
     assert held.mean() == pytest.approx(demo_module.HELD_OUT, abs=1e-3)

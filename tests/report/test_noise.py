@@ -76,11 +76,15 @@ def test_a_drowned_model_says_so_first(weak, crowd, tmp_path):
     assert "Noise drowns this model" in " ".join(str(summary(weak, table=crowd)).split())
 
 
-def test_the_epsilon_it_names_reaches_the_noise_it_names(weak):
-    named = re.search(r"At epsilon ([\d.]+) it would be ([\d.]+), a hundredth", drowned(weak))
+def test_the_epsilon_it_names_reaches_the_noise_it_names(crowd, weak):
+    many = train(people(40_000), epsilon="0.01", delta=1e-6)
+    named = re.search(r"At epsilon ([\d.]+) it would be ([\d.]+), a hundredth", drowned(many))
     epsilon, target = (float(part) for part in named.groups())
     assert target == pytest.approx(0.2)  # a hundredth of [0, 20]
-    assert weak.noise_error(epsilon) <= 0.2 < weak.noise_error(0.9 * epsilon)
+    assert many.noise_error(epsilon) <= 0.2 < many.noise_error(0.9 * epsilon)
+    # No epsilon that hardly protects is proposed.
+    assert weak.noise_error(10) > 0.2
+    assert "Not even epsilon 10 would bring it down to 0.20" in drowned(weak)
 
 
 def test_no_epsilon_is_named_where_none_is_enough(weak):
@@ -139,8 +143,9 @@ def test_people_and_the_cap_on_their_rows(weak, crowd, tmp_path):
     assert "What several people share" in page
     assert "several persons" not in page
     assert "identifies a unit" not in page
-    assert "per unit" in page
     assert "per 1" not in page
+    assert "about 0" in page  # shrunk to nothing: no digits of it
+    assert words.effect_words("rate", 0.5, crowd.schema) == "+0.250 per unit"
     items = dict(words.not_covered(weak.guarantee, ("age",), "visits", grouped=True))
     assert "More than one person" not in items
 

@@ -176,6 +176,11 @@ def run_demo(
             f"The 'epsilon' parameter is {', '.join(epsilons)!r:.200}.", "Pass positive numbers, each once."
         )
 
+    if report.is_dir():
+        raise ParameterError(
+            f"The report's path {report} is a folder.", f"Name a file: {report / 'demo.html'}."
+        )
+
     path, schema_path = cps1988()
     schema = Schema.load(schema_path)
     label = schema.label

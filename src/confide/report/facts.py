@@ -331,6 +331,8 @@ def _effects(
         # With its square in the model, a column has no effect per unit that is the same everywhere.
         curved = f"{name}^2" in result.coefficients
         meaning = "" if curved else words.effect_words(name, value, schema)
+        if meaning and abs(value) < result.noise_errors[name] / 100:
+            meaning = "about 0"  # digits of what noise has shrunk away mean nothing
         rows.append(
             Effect(
                 name,

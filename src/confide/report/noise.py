@@ -97,7 +97,7 @@ def drowned(result: TrainingResult, label_unit: str = "") -> str:
         return ""
     about = spread(result)
     noise = result.noise_error(float(epsilon))
-    directions = f"{number(left, 2) if left >= 0.1 else 'less than 0.1'} of {facts.rank} directions"
+    directions = f"{survivors(left)} of {facts.rank} directions"
     if about.known and noise <= about.value * math.sqrt(facts.sampling_trace / facts.rows):
         return (
             f"The public columns explain little here: {directions} stand out. Privacy noise is smaller than "
@@ -116,10 +116,20 @@ def drowned(result: TrainingResult, label_unit: str = "") -> str:
     needed = epsilon_for(result, target)
     if needed is None or needed <= float(epsilon):
         return f"{start} More rows, or tighter declared bounds, would help."
+    if needed > 10:
+        return (
+            f"{start} Not even epsilon 10 would bring it down to {number(target, 2)}, {words}: this takes "
+            "more rows, or tighter declared bounds."
+        )
     return (
         f"{start} At epsilon {show(round_up(needed, 2))} it would be {number(target, 2)}, {words}; more "
         "rows, or tighter declared bounds, help too."
     )
+
+
+def survivors(left: float) -> str:
+    """Return how many directions the noise has left, in words."""
+    return "less than 0.1" if left < 0.1 else number(left, 2 if left < 10 else 3)
 
 
 def epsilon_for(result: TrainingResult, target: float) -> float | None:

@@ -7,6 +7,7 @@ import math
 from confide.report import figures, ledger_page
 from confide.report.facts import Facts, Measured
 from confide.report.html import Safe, code, join, name, table, tag
+from confide.report.noise import survivors
 from confide.report.style import css
 from confide.report.words import listing, number, percent, signed
 
@@ -359,7 +360,7 @@ def _design(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
         "p",
         "How far the public columns spread in each direction decides how well noise averages out. "
         f"Directions with little spread are learnt least. Largest to smallest: {ratio}. The noise has left "
-        f"{number(facts.effective)} of {len(facts.spectrum)} directions to the model.",
+        f"{survivors(facts.effective)} of {len(facts.spectrum)} directions to the model.",
     )
     caption = (
         "Standard deviation of the encoded public columns along their principal directions (singular "
