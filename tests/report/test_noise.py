@@ -9,7 +9,7 @@ import pytest
 from confide.errors import ParameterError
 from confide.ledger import Ledger
 from confide.report import facts, summary, words, write_report
-from confide.report.noise import drowned, epsilon_for, spread
+from confide.report.noise import Spread, drowned, epsilon_for, spread
 from confide.schema import Column, Schema, Table
 from confide.training import train
 
@@ -121,6 +121,12 @@ def test_a_spread_that_noise_dominates_is_not_printed(weak, strong, crowd, tmp_p
     assert f"labels lie {words.number(strong.residual_deviation)}" in sure
     tile = sure[sure.index("typical error") : sure.index("rows (public)")]
     assert "%" not in tile  # no headline is a share of an estimate
+
+
+def test_a_spread_carries_its_error_where_the_result_tells_it():
+    assert Spread(0.5, 0.0123, True).words(" euros") == "0.500\u00a0±\u00a00.012 euros"
+    assert Spread(0.5, None, True).words() == Spread(0.5, 0.0, True).words() == "0.500"
+    assert Spread(5.76, 3.0, False).words(" euros") == "not determined"
 
 
 @pytest.mark.slow
