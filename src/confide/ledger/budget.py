@@ -62,7 +62,10 @@ class Spending:
 
 def text(value: Quantity) -> str:
     """Return an amount as exact text."""
-    return "inf" if value == math.inf else str(value)
+    if isinstance(value, float):
+        return str(value)
+    below = value.denominator
+    return str(value.numerator) if below == 1 else f"{value.numerator}/{below}"
 
 
 def parse(value: str) -> Quantity:

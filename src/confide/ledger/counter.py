@@ -105,10 +105,13 @@ class Counter:
 
     def _write(self, mark: Mark) -> bool:
         """Record `mark`; return False where the file was removed or replaced before we had its lock."""
-        descriptor = self._open(os.O_RDWR | os.O_CREAT)
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._open(os.O_RDWR | os.O_CREAT)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             if not self._current(descriptor):
+                self._descriptor = None
                 return False
             best, slot = _best(os.pread(descriptor, 2 * _SLOT, 0))
             if best is None or mark.sequence > best.sequence:
@@ -117,7 +120,10 @@ class Counter:
                     raise OSError("a short write")
                 self.begun |= best is None
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            if self._descriptor is None:
+                os.close(descriptor)  # also lets go of its lock
+            else:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
         if best is None or time.monotonic() - self._synced >= _SYNC_SECONDS:
             os.fdatasync(descriptor)
             self._synced = time.monotonic()

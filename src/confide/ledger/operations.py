@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from confide.errors import LedgerError, ParameterError, RefusedError
@@ -19,7 +18,7 @@ from confide.ledger.session import Account, Session, write_vector
 from confide.privacy.guarantee import Guarantee
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)  # not frozen: that would take a tenth of a group's time
 class Charge:
     """Spend: one `reserved` entry, or a `charged` one where the outcome is kept at once."""
 
@@ -30,11 +29,7 @@ class Charge:
     version: int | None
     secret: bytes | None
     settle: bool
-
-    @cached_property
-    def request(self) -> str | None:
-        """The request key as stored: an analyst's own."""
-        return None if self.key is None else chain.canonical([self.analyst, self.key])
+    request: str | None  #: the request key as stored: an analyst's own
 
     def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool, int | None]:
         """Return (mark, stored fields where the key was used before, whether it is settled, version)."""
@@ -236,6 +231,7 @@ def operation_of(request: Request | Update, price: Callable[..., Price], settle:
         request.version,
         request.secret,
         settle,
+        None if request.key is None else chain.canonical([request.analyst, request.key]),
     )
 
 
@@ -265,4 +261,4 @@ def reservation_of(
 
 
 def _text(value: str | None) -> str:
-    return "null" if value is None else json.dumps(value)
+    return "null" if value is None else chain.canonical(value)

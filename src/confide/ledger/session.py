@@ -204,7 +204,8 @@ class Session:
         """Keep the balances of this session, once it is committed, for the next one."""
         known = self._known
         known.mark, known.spent = Mark(self.sequence, self.hash), self.words
-        known.accounts.update((name, account.words()) for name, account in self._accounts.items())
+        if self._accounts:
+            known.accounts.update((name, account.words()) for name, account in self._accounts.items())
         self.store.known[self.dataset.ledger_id] = known
 
     def entry(self, where: str, value: Any) -> tuple[int, dict[str, Any], str] | None:
