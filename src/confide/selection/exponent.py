@@ -14,8 +14,8 @@ Float slack. The draw realises its law up to a factor exp(+-2 kappa) at every ou
 - a weight e_t of p terms: sums and products of positive numbers, at most 4 roundings a term and level of the
   tree, and exp and log with at most 4 units each: 32 (p + 64) (size + 1) units, walks included;
 - rounding of logarithms. Log-weights of columns are at most LARGEST eta M (bounders see to it), scores differ
-  by at most n M: fewer than 2^19 epsilon nats in all for n <= 2^20, rounded at most 2^7 times on the way from a
-  table to a decision (20 levels of a tree, a sum of `size`, the acceptance): 2^(19 + 7 - 53) epsilon.
+  by at most n M: fewer than 2^19 epsilon nats in all for n <= 2^20, rounded at most 2^7 times on the way from
+  a table to a decision (20 levels of a tree, a sum of `size`, the acceptance): 2^(19 + 7 - 53) epsilon.
 """
 
 from __future__ import annotations
