@@ -112,17 +112,22 @@ def prepare(name: str):
 
 def child(name: str, loss: str, reach: str) -> None:
     """Draw from one table at each epsilon, printing a line of JSON each."""
-    from confide.selection import attach, bounded, draw
+    from confide.selection import SubsetProblem, bounded, draw
 
     X, y, bounds, names = prepare(name)
     source, bound = bounded(X, bounds)
     small, _ = bounded(X[:30, :8], (bounds[0][:8], bounds[1][:8]))
-    draw(attach(small, y[:30], 2, loss, feature_bound=1, target_bound=1), "exponential", 1, "replace_one")
+    draw(
+        SubsetProblem(small, y[:30], 2, loss, feature_bound=1, target_bound=1),
+        "exponential",
+        1,
+        "replace_one",
+    )
     print(json.dumps({"n": len(X), "p": X.shape[1], "positive": int((y > 0).sum())}), flush=True)
     radius = float(reach) / np.sqrt(SIZE)
     for epsilon in EPSILONS:
         start = time.perf_counter()
-        problem = attach(source, y, SIZE, loss, radius, feature_bound=bound, target_bound=1)
+        problem = SubsetProblem(source, y, SIZE, loss, radius, feature_bound=bound, target_bound=1)
         draws = draw(problem, "exponential", epsilon, "replace_one", size=1)
         first = time.perf_counter() - start
         draws += draw(problem, "exponential", epsilon, "replace_one", size=DRAWS - 1)

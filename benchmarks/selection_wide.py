@@ -84,11 +84,11 @@ def prepare(case, folder: Path) -> Path:
 
 def child(kind: str, folder: Path, epsilons: list[float]) -> None:
     """Load, select once an epsilon, and print what it took."""
-    from confide.selection import ParquetMatrix, attach, bounded, draw
+    from confide.selection import ParquetMatrix, SubsetProblem, bounded, draw
 
     warm = np.random.default_rng(0).uniform(-1, 1, (50, 8))
     for dtype, order in ((np.float32, "C"), (np.float32, "F"), (np.float64, "C")):
-        small = attach(
+        small = SubsetProblem(
             np.array(warm, dtype=dtype, order=order), warm[:, 0], 5, feature_bound=1, target_bound=1
         )
         draw(small, "exponential", 1, "replace_one")
@@ -112,7 +112,7 @@ def child(kind: str, folder: Path, epsilons: list[float]) -> None:
     for epsilon in epsilons:
         start = time.perf_counter()
         source, bound = bounded(X, (-1, 1))
-        problem = attach(source, y, SIZE, feature_bound=bound, target_bound=1)
+        problem = SubsetProblem(source, y, SIZE, feature_bound=bound, target_bound=1)
         measured = time.perf_counter() - start
         (support,) = draw(problem, "exponential", epsilon, "replace_one")
         seconds = time.perf_counter() - start

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from confide.errors import DataError, ParameterError
-from confide.selection import ParquetMatrix, SubsetProblem, SubsetSelector, attach, bounded, draw, law
+from confide.selection import ParquetMatrix, SubsetProblem, SubsetSelector, bounded, draw, law
 from confide.selection.wide import Bounds, ParquetColumns, ScaledColumns
 
 LOW = np.array([0, -1, -5, 2, -1e3, 0, 0, 0.0])
@@ -94,7 +94,7 @@ def test_laws_and_draws_agree(loss, files):
     chances = law(plain, "exponential", 2, "replace_one")
     for X in kinds(files).values():
         source, bound = bounded(X, (LOW, HIGH))
-        problem = attach(source, y, 2, loss, feature_bound=bound, target_bound=1)
+        problem = SubsetProblem(source, y, 2, loss, feature_bound=bound, target_bound=1)
         ours = law(problem, "exponential", 2, "replace_one")
         assert ours.keys() == chances.keys()
         for support, chance in chances.items():
@@ -120,10 +120,12 @@ def test_sparse_entries_that_name_a_cell_twice_stay_in_bounds():
     X = sparse.csr_matrix((np.ones(4), np.array([0, 0, 1, 1]), np.array([0, 2, 4])), shape=(2, 3))
     for bounds in ((-1, 1), (0, 1), (np.full(3, -1.0), np.full(3, 1.0))):
         source, bound = bounded(X, bounds)
-        problem = attach(source, np.ones(2), 1, feature_bound=bound, target_bound=1)
+        problem = SubsetProblem(source, np.ones(2), 1, feature_bound=bound, target_bound=1)
         taken = problem.columns.take([0, 1, 2])
         assert np.abs(taken).max() <= bound
         np.testing.assert_array_equal(problem.columns.squares, (taken**2).sum(axis=0))
+        plain = SubsetProblem(X, np.ones(2), 1, feature_bound=1, target_bound=1)
+        np.testing.assert_array_equal(plain.columns.take([0, 1, 2]), [[1, 0, 0], [0, 1, 0]])
     assert X.nnz == 4  # the caller's matrix is as it was
 
 
@@ -174,8 +176,10 @@ def test_bounds_that_do_not_fit(files):
         bounded(np.zeros((2, 3)), None)
     with pytest.raises(DataError):
         ScaledColumns(np.zeros((2, 0)), Bounds.of((0, 1)))
+    with pytest.raises(ParameterError, match="feature_bound"):
+        SubsetProblem(bounded(np.zeros((2, 3)), (0, 1))[0], np.zeros(2), 1, feature_bound=2, target_bound=1)
     with pytest.raises(DataError, match="y has shape"):
-        attach(bounded(np.zeros((2, 3)), (0, 1))[0], np.zeros(3), 1, feature_bound=1, target_bound=1)
+        SubsetProblem(bounded(np.zeros((2, 3)), (0, 1))[0], np.zeros(3), 1, feature_bound=1, target_bound=1)
 
 
 def test_nothing_is_as_large_as_the_matrix(tmp_path):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from confide.selection.result import SelectionResult as SelectionResult
     from confide.selection.result import Status as Status
     from confide.selection.wide import ParquetMatrix as ParquetMatrix
-    from confide.selection.wide import attach as attach
     from confide.selection.wide import bounded as bounded
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
@@ -31,7 +30,6 @@ _WHERE = {
     "Status": "result",
     "SubsetProblem": "problem",
     "SubsetSelector": "estimator",
-    "attach": "wide",
     "bounded": "wide",
     "draw": "draws",
     "hinge": "losses",

@@ -43,7 +43,7 @@ class Columns:
 
     def __init__(self, X: Any, bound: float) -> None:
         if hasattr(X, "tocsr"):
-            X = X.tocsr()
+            X = canonical(X)
             self.sparse = True
         else:
             X = X if isinstance(X, np.ndarray) else np.asarray(X)
@@ -180,3 +180,15 @@ class Columns:
             np.nan_to_num(values, copy=False, nan=0.0, posinf=self.bound, neginf=-self.bound)
             np.clip(values, -self.bound, self.bound, out=values)
         return values
+
+
+def canonical(X: Any) -> Any:
+    """Return a sparse matrix as CSR whose entries name each cell once; the caller's stays as it is.
+
+    Entries that name a cell twice add up: clipped one by one they would pass the bound together.
+    """
+    X = X.tocsr()
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

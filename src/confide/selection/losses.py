@@ -101,7 +101,8 @@ class Loss:
         """
         b, a = target_bound, reach
         if self.name == "squared":
-            return 2 * b * a if a <= b else (b + a) ** 2 / 2
+            # A product, because a power would raise where it overflows.
+            return 2 * b * a if a <= b else (b + a) * (b + a) / 2
         if self.name == "huber":
             return _huber(b + a, self.shape) - _huber(max(b - a, 0.0), self.shape)
         if self.name == "quantile":

@@ -41,7 +41,8 @@ class SubsetProblem:
     ----------
     X : array [n, p]
         float32 or float64 in C or F order, a memory map, integers, or CSR. Read where it lies: clipped to
-        +-feature_bound on the way, never rescaled, never copied whole. NaN counts as 0.
+        +-feature_bound on the way, never rescaled, never copied whole. NaN counts as 0. Or a source from
+        `confide.selection.bounded`.
     y : array [n]
         Clipped to +-target_bound, NaN counts as 0. For hinge and logistic a class: positive is +1, all else
         -1.
@@ -137,7 +138,13 @@ class SubsetProblem:
         #: s <= 64 and n <= 2^20 is below 2^-26 M; the error of beta enters squared.
         self.tau = _TAU.get(self.loss.name, _TAU_OTHER) * self.record_range
 
-        self.columns = Columns(X, b_x)
+        self.columns = X if isinstance(X, Columns) else Columns(X, b_x)
+        if self.columns.bound != b_x:
+            raise ParameterError(
+                f"The 'feature_bound' parameter is {b_x!r}, and the source reads cells within "
+                f"{self.columns.bound!r}.",
+                "Pass the bound that `bounded` returned.",
+            )
         self.n, self.p = self.columns.n, self.columns.p
         if self.size > self.p:
             raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")

@@ -13,14 +13,13 @@ from confide.selection.draws import draw, make_envelope
 from confide.selection.exponent import exponent
 from confide.selection.problem import SubsetProblem
 from confide.selection.request import Request
-from confide.selection.wide import attach
 
 Diagnostics = tuple[tuple[str, float], ...]
 
 
 def problem_of(request: Request, X: Any, y: npt.ArrayLike) -> SubsetProblem:
     """Return the problem of a request on data: an array, CSR, or a source of `confide.selection.wide`."""
-    return attach(
+    return SubsetProblem(
         X,
         y,
         request.size,

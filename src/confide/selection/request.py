@@ -142,16 +142,10 @@ def make_request(
     if radius is None and chosen.name in REACH and feature_bound > 0:
         radius = REACH[chosen.name] / (feature_bound * math.sqrt(int(size)))
     # A problem without rows has every public property of the real one.
-    try:
-        empty = SubsetProblem(
-            np.zeros((0, candidates or int(size))), np.zeros(0), int(size), chosen, radius, ridge,
-            feature_bound=feature_bound, target_bound=target_bound,
-        )  # fmt: skip
-    except OverflowError:
-        raise ParameterError(
-            "What one record can change a score by is past the largest number.",
-            "Pass a smaller radius, or narrower bounds.",
-        ) from None
+    empty = SubsetProblem(
+        np.zeros((0, candidates or int(size))), np.zeros(0), int(size), chosen, radius, ridge,
+        feature_bound=feature_bound, target_bound=target_bound,
+    )  # fmt: skip
     exponent(empty, mechanism, row_epsilon, relation)
     assumptions = () if recorded else (UNRECORDED,)
     if seed is not None:

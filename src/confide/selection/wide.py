@@ -12,7 +12,6 @@ same in every method, so that bounds and scores speak of the same numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -21,10 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.selection.columns import Columns
-from confide.selection.losses import Loss
-from confide.selection.problem import MAX_ROWS, SubsetProblem
+from confide.errors import DataError, ParameterError
+from confide.selection.columns import Columns, canonical
 
 Floats = npt.NDArray[np.float64]
 Tile = tuple[slice, slice, Floats]
@@ -330,6 +327,11 @@ def bounded(X: Any, bounds: Any) -> tuple[Any, float]:
         One symmetric pair (-b, b) leaves cells as they are, b_x = b; any other is centred at the middle and
         divided by the half-width, b_x = 1.
 
+    Returns
+    -------
+    source, feature_bound
+        For ``SubsetProblem(source, y, ..., feature_bound=feature_bound)``.
+
     Raises
     ------
     ParameterError, DataError
@@ -341,49 +343,11 @@ def bounded(X: Any, bounds: Any) -> tuple[Any, float]:
         source = ParquetColumns(X, declared)
         return source, source.bound
     if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        if not X.has_canonical_format:
-            # Entries that name a cell twice add up: clipping them one by one would miss the bound.
-            X = X.copy()
-            X.sum_duplicates()
+        X = canonical(X)
     if declared.symmetric is not None:
         return X, declared.symmetric
     source = ScaledColumns(X, declared)
     return source, source.bound
-
-
-def attach(
-    X: Any,
-    y: npt.ArrayLike,
-    size: int,
-    loss: str | Loss = "squared",
-    radius: float | None = None,
-    ridge: float | None = None,
-    *,
-    feature_bound: float,
-    target_bound: float | None = None,
-) -> SubsetProblem:
-    """Return a `SubsetProblem` on an array, CSR, or a source of this module."""
-    if not isinstance(X, Columns):
-        return SubsetProblem(
-            X, y, size, loss, radius, ridge, feature_bound=feature_bound, target_bound=target_bound
-        )
-    problem = SubsetProblem(
-        np.zeros((0, X.p)), np.zeros(0), size, loss, radius, ridge,
-        feature_bound=feature_bound, target_bound=target_bound,
-    )  # fmt: skip
-    if X.n > MAX_ROWS:
-        raise UnsupportedError(f"The rounding proof covers {MAX_ROWS} rows.", "Sample rows.")
-    target = np.asarray(y)
-    if target.shape != (X.n,) or target.dtype.kind not in "fiub":
-        raise DataError(
-            f"y has shape {target.shape} and type {target.dtype}.", "Pass one number for each row of X."
-        )
-    problem.columns, problem.n, problem.p = X, X.n, X.p
-    problem.y = problem._clip(target.astype(np.float64))
-    problem.products = X.measure(problem.y)
-    problem.origin = float(math.fsum(problem.loss.value(problem.y, np.zeros(X.n))))
-    return problem
 
 
 def _dense(block: Any) -> Any:
