@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from confide.selection import SubsetSelector as SubsetSelector
     from confide.selection import select as select
     from confide.training import PrivateRegressor as PrivateRegressor
+    from confide.training import forecast as forecast
     from confide.training import train as train
 
 #: Public name -> room.
@@ -33,6 +34,7 @@ _WHERE = {
     "SubsetSelector": "confide.selection",
     "Table": "confide.schema",
     "select": "confide.selection",
+    "forecast": "confide.training",
     "train": "confide.training",
     "write_report": "confide.report",
 }

@@ -27,6 +27,7 @@ class Failure(Enum):
         3,
         "The ledger refuses: the charge is stated for neighbours that the budget does not cover.",
     )
+    REFUSED = ("refused", 3, "The ledger refuses this request; its store is in order.")
     LEDGER = ("ledger", 5, "The ledger's store is missing, damaged or was rolled back.")
     CALIBRATION = ("calibration", 6, "No noise level with the requested guarantee could be computed.")
     ENTROPY = ("entropy", 7, "The source of random bits is broken; nothing may be released.")
@@ -97,6 +98,8 @@ class LedgerError(ConfideError):
 
 class RefusedError(LedgerError):
     """Base of the ledger's refusals. Nothing was read and nothing was spent."""
+
+    failure = Failure.REFUSED
 
 
 class BudgetError(RefusedError):

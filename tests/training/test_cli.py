@@ -124,3 +124,38 @@ def test_an_unexpected_error_is_told_by_its_type_alone(tmp_path, arguments, envi
     shown = bool(arguments or environment)
     assert ("s3cret" in done.stderr) == shown
     assert ("Traceback" in done.stderr) == shown
+
+
+def test_files_are_settled_before_the_charge(run, tmp_path):
+    (tmp_path / "old.json").write_text("paid for")
+    for target in (tmp_path, tmp_path / "none" / "x.json", tmp_path / "old.json"):
+        for option in ("--out", "--report"):
+            assert run(option, str(target)).exit_code == 2
+    assert (tmp_path / "old.json").read_text() == "paid for"
+    assert run.ledger.total().epsilon == 0
+    assert run("--out", str(tmp_path / "old.json"), "--force").exit_code == 0
+    assert json.loads((tmp_path / "old.json").read_text())["status"] == "released"
+
+
+def test_a_report_names_its_own_charge(run, tmp_path):
+    assert run("--report", str(tmp_path / "r.html"), epsilon="0.5").exit_code == 0
+    page = (tmp_path / "r.html").read_text()
+    entry = run.ledger.show()["charges"][0]["id"]
+    assert entry in page
+    assert "this release" in page
+
+
+def test_a_dry_run_says_when_the_ledger_would_refuse(run):
+    refused = run("--dry-run", epsilon="3")
+    assert refused.exit_code == 3
+    assert "limit" in refused.output
+
+
+def test_a_release_without_a_ledger_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("CONFIDE_LEDGER", raising=False)
+    app = typer.Typer()
+    app.command()(train)
+    options = ["--schema", str(tmp_path / "wages.toml"), "--epsilon", "1", "--delta", "1e-6"]
+    done = CliRunner().invoke(app, [str(tmp_path / "wages.csv"), *options])
+    assert done.exit_code == 0
+    assert "charged nowhere" in done.output

@@ -9,13 +9,14 @@ from confide.errors import (
     DataError,
     LedgerError,
     ParameterError,
+    RefusedError,
     SchemaError,
     UncertifiedWarning,
     UnsupportedError,
 )
 from confide.ledger import Ledger
 from confide.schema import Table
-from confide.training import LinearModel, Status, train
+from confide.training import LinearModel, Status, forecast, train
 
 SCHEMA = {
     "table": {"name": "wages", "declared_by": "the statistics office"},
@@ -355,3 +356,38 @@ def test_polynomials_of_public_columns():
     for bad in (0, 11, 1.5, True, "2"):
         with pytest.raises(ParameterError, match="degree"):
             train(table, **ASK, degree=bad)
+
+
+def test_a_forecast_is_the_noise_of_the_fit_and_reads_no_label():
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    told = forecast(table, (0.5, 2), delta=1e-6, degree=2)
+    assert "label" not in table.read
+    assert [row.epsilon for row in told] == [0.5, 2.0]
+    for row in told:
+        result = train(Table.from_frame(frame(), SCHEMA), epsilon=row.epsilon, delta=1e-6, degree=2)
+        assert row.noise_error == pytest.approx(result.noise_error(row.epsilon), rel=1e-3)
+        assert row.rows == 2000
+
+
+def test_a_delta_near_one_over_n_is_warned_of(ledger):
+    with pytest.warns(UserWarning, match="publishes one row"):
+        train(Table.from_frame(frame(), SCHEMA), epsilon=1, delta=0.01)
+
+
+def test_a_dry_run_meets_the_refusal_that_the_charge_would(ledger):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    with pytest.raises(RefusedError, match="does not fit"):
+        train(table, epsilon=5, delta=1e-6, ledger=ledger, dry_run=True)
+    with pytest.raises(ParameterError, match="from_frame"):
+        train(frame(), epsilon=1, delta=1e-6)
+    assert table.read == []
+    assert ledger.total().epsilon == 0
+
+
+def test_a_model_loads_from_the_file_of_a_result_too(tmp_path):
+    result = train(Table.from_frame(frame(), SCHEMA), epsilon=1, delta=1e-6)
+    (tmp_path / "result.json").write_text(result.to_json())
+    result.model.save(tmp_path / "model.json")
+    for name in ("result.json", "model.json"):
+        assert LinearModel.load(tmp_path / name).to_dict() == result.model.to_dict()
+    assert str(result.guarantee) in str(result)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from confide.errors import ConfideError
+from confide.errors import ConfideError, ParameterError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -32,6 +34,52 @@ def fail(error: ConfideError, as_json: bool) -> NoReturn:
     else:
         typer.echo(f"{failure.prose}\n{error}", err=True)
     raise typer.Exit(failure.exit_status)
+
+
+def check_targets(*paths: Path | None, force: bool) -> None:
+    """Refuse, before anything is charged, files that cannot be written or would be written over.
+
+    Raises
+    ------
+    ParameterError
+        For a folder in place of a file, a missing or read-only folder, and an existing file without `force`:
+        it may hold an earlier release, which was paid for.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise ParameterError(f"{path} is a folder.", "Name a file in it.")
+        if path.exists() and not force:
+            raise ParameterError(
+                f"The file {path} exists and may hold a release that was paid for.",
+                "Name another file, or pass --force to write over it.",
+            )
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError:
+            raise ParameterError(
+                f"The folder of {path} does not exist or cannot be written to.",
+                "Make it first: a charge is never refunded.",
+            ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a release to a file; if that fails, print it, since it was paid for."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        typer.echo(f"{path} could not be written ({type(error).__name__}); the release follows.", err=True)
+        typer.echo(text)
+
+
+def warn_unrecorded(ledger: object) -> None:
+    """Say on standard error that a release without a ledger is recorded nowhere."""
+    if ledger is None:
+        typer.echo(
+            "Not recorded: no ledger was given, so this release is charged nowhere. Pass --ledger.", err=True
+        )
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from confide.cli.shared import Json, emit, fail
+from confide.cli.shared import Json, check_targets, emit, fail, warn_unrecorded, write_text
 from confide.errors import ConfideError, ParameterError
 
 if TYPE_CHECKING:
     from confide.privacy import Guarantee
+    from confide.schema import Schema
     from confide.training import TrainingResult
 
 
@@ -51,6 +52,8 @@ def train(
     report: Annotated[
         Path | None, typer.Option(help="Write a report for people, one self-contained HTML file.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a private regression of the label of FILE on its public columns.
@@ -58,7 +61,7 @@ def train(
     Everything is validated before the ledger is charged, and the ledger is charged before the label is used.
     """
     try:
-        result, guarantee = _run(
+        result, guarantee, declared = _run(
             file,
             schema,
             epsilon,
@@ -73,6 +76,8 @@ def train(
             dry_run,
             out,
             report,
+            force,
+            delimiter,
         )
     except ConfideError as error:
         fail(error, as_json)
@@ -81,8 +86,10 @@ def train(
         emit({"status": "preview", **body} if result is None else result.to_dict())
     elif result is None:
         typer.echo(f"Would be charged: {guarantee}")
+        warn_unrecorded(ledger)
     else:
-        _show(result)
+        _show(result, declared)
+        warn_unrecorded(ledger)
         for path in (out, report):
             if path is not None:
                 typer.echo(f"Wrote {path}.")
@@ -103,19 +110,17 @@ def _run(
     dry_run: bool,
     out: Path | None,
     report: Path | None,
-) -> tuple[TrainingResult | None, Guarantee]:
+    force: bool,
+    delimiter: str | None,
+) -> tuple[TrainingResult | None, Guarantee, Schema]:
     from confide.ledger import resolve
     from confide.schema import Schema, Table
     from confide.training import train as fit
 
-    for path in (out, report):
-        if path is not None and not path.parent.is_dir():
-            raise ParameterError(
-                f"The folder of {path} does not exist.", "Make it first: a charge is never refunded."
-            )
+    check_targets(out, report, force=force)
     declared, book = Schema.load(schema), resolve(ledger)
     # A chunked table reads nothing until it is asked for rows, so that a refusal costs no reading.
-    table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000)
+    table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000, delimiter=delimiter)
     options = {
         "epsilon": epsilon,
         "delta": delta,
@@ -129,20 +134,20 @@ def _run(
     }
     guarantee = fit(table, dry_run=True, **options)
     if dry_run:
-        return None, guarantee
+        return None, guarantee, declared
     if chunk_rows is None:
         # The label stays unparsed until it is asked for, after the charge. That of an Arrow file is parsed
         # here, which is harmless: no cell of it can raise, warn, or change what is charged.
-        table = Table.read(file, declared)
+        table = Table.read(file, declared, delimiter=delimiter)
     before = None if book is None else book.show()
     result = fit(table, **options)
     if out is not None:
-        out.write_text(result.to_json(indent=1) + "\n", encoding="utf-8")
+        write_text(out, result.to_json(indent=1) + "\n")
     if report is not None:
         from confide.report import write_report
 
         write_report(result, report, table=table, ledger=book, before=before)
-    return result, result.guarantee
+    return result, result.guarantee, declared
 
 
 def _conditioning(text: str) -> str | tuple[str, float]:
@@ -157,24 +162,9 @@ def _conditioning(text: str) -> str | tuple[str, float]:
         ) from None
 
 
-def _show(result: TrainingResult) -> None:
+def _show(result: TrainingResult, schema: Schema) -> None:
     from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
 
-    console = Console()
-    grid = Grid(title="Coefficients of the encoded columns", title_justify="left")
-    grid.add_column("term", overflow="fold")
-    for heading in ("coefficient", "before shrinkage", "standard error", "of it noise"):
-        grid.add_column(heading, justify="right")
-    for name, value in result.coefficients.items():
-        numbers = (value, result.unbiased[name], result.standard_errors[name], result.noise_errors[name])
-        grid.add_row(Text(name), *(f"{number:.4g}" for number in numbers))
-    console.print(grid)
-    facts = result.statistics
-    console.print(
-        f"{facts.rows} rows, rank {facts.rank}; residual deviation about {result.residual_deviation:.3g}; "
-        f"privacy noise adds {result.noise_error(float(result.guarantee.epsilon)):.3g} to a fitted value "
-        "before shrinkage."
-    )
-    console.print(Text(str(result.guarantee)))
+    from confide.report import summary
+
+    Console().print(summary(result, table=schema))

@@ -36,7 +36,7 @@ two handles, threads, processes, hosts     one budget: the store serialises them
 """
 
 from confide.ledger.budget import Budget, Spending
-from confide.ledger.charging import charged
+from confide.ledger.charging import charged, rehearse
 from confide.ledger.ledger import Ledger, resolve
 from confide.ledger.records import AccountState, Preview, Request, Reservation, Update, Verification
 
@@ -51,5 +51,6 @@ __all__ = [
     "Update",
     "Verification",
     "charged",
+    "rehearse",
     "resolve",
 ]

@@ -6,12 +6,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from confide.errors import RefusedError
 from confide.ledger.ledger import Ledger, resolve
-from confide.ledger.records import Reservation
+from confide.ledger.records import Preview, Reservation
 from confide.privacy import Guarantee
 
 if TYPE_CHECKING:
     from confide.schema import ChunkedTable, Table
+
+
+def rehearse(
+    ledger: Ledger | str | None,
+    guarantee: Guarantee,
+    *,
+    table: Table | ChunkedTable | None = None,
+    analyst: str | None = None,
+) -> Preview | None:
+    """Say what `charged` would do, from the ledger and the schema alone; changes nothing.
+
+    Raises
+    ------
+    RefusedError
+        If the charge would be refused now.
+    LedgerError
+        If the dataset belongs to a table with other secrets.
+    """
+    book = resolve(ledger)
+    if book is None:
+        return None
+    if table is not None:
+        book.check_schema(table.schema.secrets)
+    preview = book.preview(guarantee, analyst=analyst)
+    if not preview:
+        raise RefusedError(preview.reason)
+    return preview
 
 
 @contextmanager

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from confide.training.conditioning import conditioning_matrix as conditioning_matrix
     from confide.training.conditioning import from_gram as from_gram
     from confide.training.estimator import PrivateRegressor as PrivateRegressor
+    from confide.training.front import Forecast as Forecast
+    from confide.training.front import forecast as forecast
     from confide.training.front import train as train
     from confide.training.optimal import Geometry as Geometry
     from confide.training.optimal import geometry as geometry
@@ -30,6 +32,8 @@ _WHERE = {
     "conditioning_matrix": "conditioning",
     "from_gram": "conditioning",
     "geometry": "optimal",
+    "Forecast": "front",
+    "forecast": "front",
     "train": "front",
 }
 

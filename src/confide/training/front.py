@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from confide.errors import SchemaError, UncertifiedWarning, UnsupportedError
+from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Guarantee
 from confide.training.choice import choose
@@ -77,7 +78,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     random_state : int, optional
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool
-        Return the guarantee that would be charged; only the schema is read.
+        Return the guarantee that would be charged; only the schema and the ledger are read. Raises the
+        refusal that the ledger would answer with.
     nonprivate : bool
         With ``epsilon=inf``: no noise, no ledger, so marked.
     analyst, label : str
@@ -94,6 +96,11 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     RefusedError
         From the ledger, before the label is read.
     """
+    if not hasattr(table, "schema"):
+        raise ParameterError(
+            f"The table is a {type(table).__name__}.",
+            "Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.PrivateRegressor.",
+        )
     schema = table.schema
     private = tuple(column.name for column in schema.columns if column.role == "private")
     if adjacency is None:
@@ -123,6 +130,9 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     )
     powers = powers_of(numeric_columns(schema), degree)
     if dry_run:
+        from confide.ledger import rehearse
+
+        rehearse(ledger, request.guarantee, table=table, analyst=analyst)
         return request.guarantee
     if private:
         warnings.warn(
@@ -188,6 +198,7 @@ def fit(
 
     step = plan_step(problem, request)
     prepare(step, request.noise_multiplier)
+    _warn_of_delta(request, step)
     if request.nonprivate:
         answer = exact_answer
     else:
@@ -196,6 +207,73 @@ def fit(
         solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
         result = assemble(problem, request, step, solution)
     return result if reservation is None else replace(result, entry=reservation.id)
+
+
+def _warn_of_delta(request: Request, step: PublicStep) -> None:
+    """Warn of a delta that is not far below one over the public number of rows (pitfall F10)."""
+    delta, n = float(request.guarantee.delta), step.basis.n
+    if 10 * delta * n > 1:
+        warnings.warn(
+            f"The 'delta' parameter is {delta:g} for {n} rows: a mechanism that publishes one row in full "
+            f"may satisfy a delta near {1 / max(n, 1):.1g}. Pass a far smaller one.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one epsilon would buy, from public quantities.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+    noise_error : float
+        Root-mean-square error that privacy noise would add to a fitted label, before shrinkage, in the
+        label's encoded unit.
+    rows : int
+    """
+
+    epsilon: float
+    delta: float
+    noise_error: float
+    rows: int
+
+
+def forecast(
+    table: Any,
+    epsilons: Sequence[Any],
+    *,
+    delta: Any,
+    conditioning: Any = "optimal",
+    leverage: float | None = None,
+    fit_intercept: bool = True,
+    degree: int = 1,
+) -> tuple[Forecast, ...]:
+    """Say what each epsilon would buy, before any label is read or anything is charged.
+
+    Reads the public columns alone. The parameters are those of `train`, for adjacency ``replace_label``.
+    """
+    schema = table.schema
+    problem = table_problem(table, intercept=fit_intercept, powers=powers_of(numeric_columns(schema), degree))
+    rows = []
+    for epsilon in epsilons:
+        request = make_request(
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=Adjacency.REPLACE_LABEL,
+            unit=str(schema.unit or "row"),
+            declaration=schema.declaration,
+            conditioning=conditioning,
+            leverage=leverage,
+            recorded=False,
+        )
+        step = plan_step(problem, request)
+        noise = prepare(step, request.noise_multiplier).noise
+        error = (problem.upper - problem.lower) / 2 * math.sqrt(float(np.trace(noise)) / step.basis.n)
+        amounts = request.guarantee
+        rows.append(Forecast(float(amounts.epsilon), float(amounts.delta), error, step.basis.n))
+    return tuple(rows)
 
 
 def plan_step(problem: LinearProblem, request: Request) -> PublicStep:

@@ -137,8 +137,12 @@ class LinearModel:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> LinearModel:
-        """Read a model that `save` wrote. Nothing in the file is executed."""
-        return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        """Read a model that `save` wrote, or the model in a result (``confide train --out``).
+
+        Nothing in the file is executed.
+        """
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        return cls.from_dict(data["model"] if "model" in data and "format" not in data else data)
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,10 @@ class TrainingResult:
     residual_deviation: float
     statistics: Statistics = field(repr=False)
     entry: str = ""
+
+    def __str__(self) -> str:
+        terms = len(self.coefficients)
+        return f"Private linear fit: {terms} terms, {self.statistics.rows} rows. {self.guarantee}"
 
     def predict(self, X: Any) -> Floats:
         """Return the model's predictions; post-processing, hence free."""
