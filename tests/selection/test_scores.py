@@ -300,3 +300,24 @@ def test_scores_around_1e12(loss):
     assert len(set(got.values())) == 10
     drawn = draw(made, "exponential", 2.0, "add_remove_one", random_state=0, size=2000)
     assert abs(np.mean([support == (0, 2) for support in drawn]) - got[(0, 2)]) < 0.05
+
+
+def test_repeated_entries_of_a_csr_matrix_are_one_cell():
+    # 0.4 + 0.4 is a cell of 0.8, clipped to 0.5: clipping entries would let one cell exceed its bound.
+    repeated = csr_matrix(
+        (np.array([0.4, 0.4, -0.3]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2)
+    )
+    made = problem(repeated, np.array([0.5, 0.1]), 1)
+    np.testing.assert_allclose(made.columns.take([0, 1]), [[0, 0.5], [-0.3, 0]])
+    np.testing.assert_allclose(made.columns.squares, [0.09, 0.25])
+    assert repeated.nnz == 3  # the caller's matrix is left as it was
+
+
+def test_rounding_limits_are_public_numbers():
+    from confide.selection.problem import MAX_ROWS, most_rows
+
+    assert most_rows(5) == MAX_ROWS
+    assert most_rows(64) == 2**26 // 104
+    for size in (1, 5, 24, 64):
+        delta = (40 + size) * most_rows(size) * 2.0**-53  # in units of M
+        assert 2 * delta <= 2.0**-26

@@ -26,12 +26,29 @@ Floats = npt.NDArray[np.float64]
 
 #: tau / M: what a computed score may exceed the true one by, rounding included. Public constants: the
 #: exponent of a law may depend on declared numbers alone. Squared loss has a closed form; the others stop at
-#: a duality gap of a quarter of this. Both hold up to MAX_ROWS rows.
+#: a duality gap of a quarter of this. Both hold up to `most_rows` rows.
 _TAU = {"squared": 2.0**-26}
 _TAU_OTHER = 2.0**-20
-#: Rows up to which the rounding bounds fit into tau (proof at `SubsetProblem.tau`).
+#: Rows at most, whatever the size; `most_rows` may be fewer.
 MAX_ROWS = 1 << 20
+#: Columns that are selected at most.
+MAX_SIZE = 64
 _ITERATIONS = 200
+
+
+def most_rows(size: int) -> int:
+    """Return the rows up to which rounding fits into tau, for supports of `size` columns.
+
+    Proof for the squared loss. Inner products of columns are within DOT_ERROR n b_x^2 of the true ones,
+    those with y within DOT_ERROR n b_x b_y (`kernels.dot`, 36 units). With ||beta||_1 <= a / b_x they
+    move the value by 36 units of n (a^2 / 2 + a b_y), and its own evaluation (the ridge's part, at most n
+    a b_y, included) by size + 4 more. M >= a^2 / 2 + a b_y where a >= b_y, and M >= 4/3 of it below. So a
+    computed score is within delta = (40 + size) n M 2^-53 of the value of its feasible beta, whose error
+    enters squared: it lies in [F - delta, F + delta], a range of 2 delta <= tau = 2^-26 M for n <= 2^26 /
+    (40 + size). The shift by delta is the same for every support. The other losses sum differences of
+    losses, at most M each, within 100 units of n M (compensated sums): far below their tau = 2^-20 M.
+    """
+    return min(MAX_ROWS, 2**26 // (40 + size))
 
 
 class SubsetProblem:
@@ -131,11 +148,6 @@ class SubsetProblem:
                 f"One record can change a score by {self.record_range!r}.",
                 "Pass bounds and a radius for which it is positive and finite.",
             )
-        #: tau (proof for the squared loss). Inner products of columns are within DOT_ERROR n b_x^2 of the
-        #: true ones, those with y within DOT_ERROR n b_x b_y (`kernels.dot`); with ||beta||_1 <= a / b_x
-        #: they move the value by DOT_ERROR n (a^2 / 2 + a b_y), and its own evaluation by (s + 4) units of
-        #: the same sum. M >= a b_y and M >= a^2 / 2, so both stay below (36 + s + 4) 2^-53 2 n M, which for
-        #: s <= 64 and n <= 2^20 is below 2^-26 M; the error of beta enters squared.
         self.tau = _TAU.get(self.loss.name, _TAU_OTHER) * self.record_range
 
         self.columns = X if isinstance(X, Columns) else Columns(X, b_x)
@@ -148,10 +160,10 @@ class SubsetProblem:
         self.n, self.p = self.columns.n, self.columns.p
         if self.size > self.p:
             raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")
-        if self.n > MAX_ROWS or self.size > 64:
+        if self.size > MAX_SIZE or self.n > most_rows(self.size):
             raise UnsupportedError(
-                f"A selection of {self.size} columns is asked; the rounding proof covers 64 columns "
-                f"and {MAX_ROWS} rows.",
+                f"A selection of {self.size} columns is asked; the rounding proof covers {MAX_SIZE} columns "
+                f"and {most_rows(min(self.size, MAX_SIZE)):,} rows.",
                 "Select fewer columns, or sample rows (which also amplifies privacy).",
             )
         target = np.asarray(y)
