@@ -209,14 +209,19 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
 
     if state["charges"]:
         parts = list(budget.names)
-        charges = Table("#", "time", "what", "mechanism", "analyst", *parts, title="Charges")
-        charges.add_column("status", no_wrap=True)
+        # Dates, amounts and status are never cut; where room is short the mechanism goes.
+        wide = console.width >= 100
+        charges = Table(title="Charges")
+        for heading in ("#", "time", "what", *(("mechanism",) if wide else ()), "analyst", *parts, "status"):
+            charges.add_column(
+                heading, no_wrap=heading not in ("what", "mechanism", "analyst"), overflow="fold"
+            )
         for charge in state["charges"][-listed:] if listed else state["charges"]:
             charges.add_row(
                 str(charge["sequence"]),
-                _cell(charge["time"][:19].replace("T", " ")),
+                _cell(charge["time"][: 19 if wide else 10].replace("T", " ")),
                 _cell(charge["label"] or "-"),
-                _cell(charge["mechanism"]),
+                *((_cell(charge["mechanism"]),) if wide else ()),
                 _cell(charge["analyst"] or "-"),
                 *(_short(charge["charge"][part]) for part in parts),
                 _cell(charge["status"], "" if charge["status"] == "settled" else "yellow"),
@@ -226,7 +231,8 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
             line(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
     for version in state["versions"]:
         line(f"Version {version['version']} of the data since {version['time']}.")
-    line(f"{state['entries']} entries; last hash {state['head'][:16]}.")
+    noun = "entry" if state["entries"] == 1 else "entries"
+    line(f"{state['entries']} {noun}; last hash {state['head'][:16]}.")
     if verified is not None:
         line(f"Verified: {verified} entries, balances, secrets and guards are in order.")
     if state["refused"]:

@@ -126,7 +126,8 @@ def price(guarantee: Guarantee, budget: Budget, accept: Iterable[str] = ()) -> P
     if guarantee.unit != budget.unit:
         raise RefusedError(
             f"The charge is stated per {guarantee.unit} and the ledger per {budget.unit}.",
-            f"Open a ledger with unit={guarantee.unit!r}, or charge per {budget.unit}.",
+            f"Create another ledger (confide ledger create --unit {guarantee.unit} ..., in Python "
+            f"unit={guarantee.unit!r}), or charge per {budget.unit}.",
         )
     accepted = _accepted(guarantee, budget, accept)
     if infinite and not budget.nonprivate:

@@ -24,6 +24,7 @@ from confide.ledger.session import (
     unbalanced,
     write_vector,
 )
+from confide.privacy.exact import show as decimal
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -235,6 +236,8 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         "epsilon",
         "delta",
         "rho",
+        "epsilon_decimal",
+        "delta_decimal",
         "settles",
         "version",
         "hash",
@@ -248,6 +251,10 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
             name: fields.get(name) for name in ("sequence", "time", "kind", "analyst", "label", "version")
         }
         line |= {name: amounts.get(name) for name in ("epsilon", "delta", "rho")}
+        # Exact rationals for auditors, and numbers that a spreadsheet understands beside them.
+        for name in ("epsilon", "delta"):
+            value = amounts.get(name)
+            line[f"{name}_decimal"] = None if value is None else decimal(parse(value))
         # A spreadsheet runs text that begins like a formula; analysts and labels are other people's text.
         for name in ("analyst", "label"):
             if isinstance(line[name], str):

@@ -345,6 +345,11 @@ def normal_url(url: str | URL) -> URL:
         raise ParameterError("The ledger's URL is malformed.", advice) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
+        if parsed.host:
+            raise ParameterError(
+                f"The ledger's URL names a host, {parsed.host!r:.80}, and SQLite has none.",
+                "Write three slashes: sqlite:///ledger.db.",
+            )
         if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
             raise UnsupportedError("An in-memory ledger would not outlive a crash.", advice)
         return parsed.set(
@@ -375,7 +380,7 @@ def _engine(url: URL, sqlite: bool) -> Engine:
             import psycopg  # noqa: F401
         except ImportError:
             raise UnsupportedError(
-                "The PostgreSQL driver psycopg is not installed.", "Run: pip install 'confide[serve]'."
+                "The PostgreSQL driver psycopg is not installed.", "Run: pip install 'confide[postgres]'."
             ) from None
         engine = create_engine(url, poolclass=NullPool)
         on_connect: Callable[[Any, Any], None] = _durable_postgres
