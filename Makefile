@@ -28,11 +28,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
-	$(RUN) -m pip install --quiet --editable '.[demo]'
+	$(RUN) -m pip install --quiet --quiet --editable '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(RUN) -m pip install --quiet --editable '.[dev]'
+	$(RUN) -m pip install --quiet --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
