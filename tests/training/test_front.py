@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from confide.errors import (
@@ -391,3 +392,31 @@ def test_a_model_loads_from_the_file_of_a_result_too(tmp_path):
     for name in ("result.json", "model.json"):
         assert LinearModel.load(tmp_path / name).to_dict() == result.model.to_dict()
     assert str(result.guarantee) in str(result)
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_new_rows_need_neither_label_nor_id(tmp_path, persons):
+    data, declared = frame(300).assign(who=np.arange(300) // 5), SCHEMA
+    if persons:
+        declared = with_column("who", {"role": "id"})
+        declared = {**declared, "table": {**declared["table"], "max_rows_per_id": 2}}
+    table = Table.from_frame(data, declared)
+    result = train(table, epsilon=1, delta=1e-6, degree=2)
+    new = data[["region", "age"]]
+    want = result.predict(new)
+    assert want.shape == (300,)  # one for each row, whatever the schema keeps for a fit
+    kept = table.kept if persons else slice(None)
+    np.testing.assert_array_equal(result.predict(table), want[kept])
+    new.to_parquet(tmp_path / "new.parquet")
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result.model.save(tmp_path / "model.json")
+    model = LinearModel.load(tmp_path / "model.json")
+    sources = (str(tmp_path / "new.parquet"), tmp_path / "new.csv", pl.from_pandas(new), new.to_dict("list"))
+    for source in sources:
+        np.testing.assert_array_equal(model.predict(source), want)
+    chunked = Table.scan(tmp_path / "new.csv", table.schema.features(), chunk_rows=70)
+    np.testing.assert_array_equal(model.predict(chunked), want)
+    with pytest.raises(DataError, match="region"):
+        model.predict(new[["age"]])
+    with pytest.raises(DataError, match="fitted on arrays"):
+        LinearModel(0.0, np.zeros(1), ("x",), (0, 1)).predict(new)

@@ -123,6 +123,13 @@ class Schema:
         """Whether a privacy unit is all rows of one id (else: one row)."""
         return self.id is not None
 
+    def features(self) -> Schema:
+        """Return the schema of the public columns alone: what a row needs for a prediction.
+
+        It encodes them as this one does, asks for no label and no id, and keeps every row.
+        """
+        return Schema(self.public, name=self.name, declared_by=self.declared_by, note=self.note)
+
     # ---- who declared what ------------------------------------------------------------------------------
 
     def declarer(self, column: Column) -> str:

@@ -143,7 +143,13 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         )
     problem = table_problem(table, intercept=fit_intercept, powers=powers)
     result = fit(problem, request, ledger=ledger, table=table, analyst=analyst, label=label or "train")
-    model = replace(result.model, names=base_names(schema), schema_digest=schema.digest, powers=powers)
+    model = replace(
+        result.model,
+        names=base_names(schema),
+        schema_digest=schema.digest,
+        powers=powers,
+        features=schema.features().to_dict(),
+    )
     return replace(result, model=model)
 
 

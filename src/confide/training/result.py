@@ -51,6 +51,9 @@ class LinearModel:
         Digest of the schema that encodes tables for this model; empty for a model on arrays.
     powers : tuple of (int, int)
         Pairs (column, power) of further terms.
+    features : dict, optional
+        Declaration of the public columns (`Schema.features`), so that the model can read raw rows; None for
+        a model on arrays.
     """
 
     intercept: float
@@ -59,6 +62,7 @@ class LinearModel:
     bounds: tuple[float, float]
     schema_digest: str = ""
     powers: Powers = ()
+    features: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -66,22 +70,26 @@ class LinearModel:
         return names_of(self.names, self.powers)
 
     def predict(self, X: Any) -> Floats:
-        """Return predictions of shape (n,) for a table, or for an encoded matrix of shape (n, p).
+        """Return predictions of shape (n,), one for each row.
+
+        Parameters
+        ----------
+        X : frame, path, Table, ChunkedTable, or encoded matrix of shape (n, p)
+            A pandas, polars or Arrow frame, a dict of columns, or a CSV, Parquet or Arrow file needs the
+            public columns of the fit and no label or id. A `Table` that was read with an id column holds the
+            rows that `max_rows_per_id` kept.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the encoded unit of the label (its logarithm, with ``transform = "log"``).
 
         Raises
         ------
         DataError
             If the columns do not match those of the fit.
         """
-        public = getattr(X, "public", None)
-        if public is not None and hasattr(public, "matrix"):
-            if tuple(public.names) != self.names:
-                raise DataError(
-                    f"The table encodes to {len(public.names)} public columns that are not the model's "
-                    f"{len(self.names)}.",
-                    "Read it with the schema of the fit.",
-                )
-            X = public.matrix
+        X = self._encoded(X)
         matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
             raise DataError(
@@ -94,6 +102,40 @@ class LinearModel:
         middle = self.bounds[0] / 2 + self.bounds[1] / 2
         return np.clip(np.where(np.isnan(raw), middle, raw), *self.bounds)
 
+    def _encoded(self, X: Any) -> Any:
+        """Return the encoded public matrix of whatever holds the rows."""
+        frame = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping)
+        if isinstance(X, str | PathLike) or (frame and not hasattr(X, "public_chunks")):
+            from confide.schema import Schema, Table
+
+            if self.features is None:
+                raise DataError(
+                    "The model was fitted on arrays and has no schema.",
+                    f"Pass an array of shape (n, {len(self.names)}).",
+                )
+            schema = Schema.from_dict(self.features)
+            X = Table.scan(X, schema) if isinstance(X, str | PathLike) else Table.from_frame(X, schema)
+        parts = getattr(X, "public_chunks", None)
+        if parts is None and not hasattr(getattr(X, "public", None), "matrix"):
+            return X
+        blocks: list[Any] = []
+        whole: Any = X
+        for part in (whole,) if parts is None else parts():
+            if tuple(part.public.names) != self.names:
+                raise DataError(
+                    f"The table encodes to {len(part.public.names)} public columns that are not the model's "
+                    f"{len(self.names)}.",
+                    "Read it with the schema of the fit.",
+                )
+            blocks.append(part.public.matrix)
+        if len(blocks) == 1:
+            return blocks[0]
+        if any(hasattr(block, "tocsr") for block in blocks):
+            from scipy.sparse import vstack
+
+            return vstack(blocks).tocsr()
+        return np.concatenate(blocks) if blocks else np.empty((0, len(self.names)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
         return {
@@ -104,6 +146,7 @@ class LinearModel:
             "coefficients": self.coefficients.tolist(),
             "bounds": list(self.bounds),
             "schema_digest": self.schema_digest,
+            "features": self.features,
         }
 
     @classmethod
@@ -129,6 +172,7 @@ class LinearModel:
             (low, high),
             str(data.get("schema_digest", "")),
             powers,
+            data.get("features"),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
