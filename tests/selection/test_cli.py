@@ -96,3 +96,10 @@ def test_a_cell_never_shows_in_a_message(run):
     done = run()
     assert done.exit_code == 0
     assert "secret-17" not in done.output
+
+
+def test_an_earlier_release_is_not_written_over(run, tmp_path):
+    (tmp_path / "old.json").write_text("paid for")
+    assert run("--out", str(tmp_path / "old.json")).exit_code == 2
+    assert run("--out", str(tmp_path)).exit_code == 2
+    assert (tmp_path / "old.json").read_text() == "paid for"

@@ -325,3 +325,11 @@ def test_repr_holds_no_data():
     X, y = data(20)
     y[0] = 3.14159
     assert "3.14159" not in repr(selector().fit(X, y))
+
+
+def test_declared_rows_of_a_person_are_an_assumption():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (60, 4)), np.zeros(60)
+    one = SubsetSelector(1, 1, feature_bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, y).guarantee_
+    many = SubsetSelector(1, 1, feature_bounds=(-1, 1), target_bounds=(-1, 1), max_rows_per_person=3)
+    assert "at most 3 rows a person" in many.fit(X, y).guarantee_.assumptions
+    assert one.assumptions == ("unrecorded",)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.shared import Json, emit, reporting
+from confide.cli.shared import Json, check_targets, emit, reporting, warn_unrecorded, write_text
 from confide.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def select(
         bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result as JSON.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")] = None,
     as_json: Json = False,
 ) -> None:
     """Draw the columns of FILE that explain its label, under pure differential privacy.
@@ -65,14 +67,18 @@ def select(
         "label": f"select {file.name}",
     }
     with reporting(as_json):
-        result, guarantee, declared = _run(file, schema, ledger, loss, dry_run, out, options)
+        result, guarantee, declared = _run(
+            file, schema, ledger, loss, dry_run, out, force, delimiter, options
+        )
     if as_json:
         body = {"status": "preview", "guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
         emit(body if result is None else result.to_dict())
     elif result is None:
         typer.echo(f"Would be charged: {guarantee}")
+        warn_unrecorded(ledger)
     else:
         _show(result, declared)
+        warn_unrecorded(ledger)
         if out is not None:
             typer.echo(f"Wrote {out}.")
 
@@ -84,25 +90,24 @@ def _run(
     loss: str | None,
     dry_run: bool,
     out: Path | None,
+    force: bool,
+    delimiter: str | None,
     options: dict[str, Any],
 ) -> tuple[SelectionResult | None, Guarantee, Schema]:
     from confide.ledger import resolve
     from confide.schema import Schema, Table
     from confide.selection import select as draw
 
-    if out is not None and not out.parent.is_dir():
-        raise ParameterError(
-            f"The folder of {out} does not exist.", "Make it first: a charge is never refunded."
-        )
+    check_targets(out, force=force)
     declared = Schema.load(schema)
     options = {**options, "ledger": resolve(ledger), "loss": _loss(loss)}
     # A scan reads nothing until it is asked for rows, so that a refusal costs no reading.
-    guarantee = draw(Table.scan(file, declared), dry_run=True, **options)
+    guarantee = draw(Table.scan(file, declared, delimiter=delimiter), dry_run=True, **options)
     if dry_run:
         return None, guarantee, declared
-    result = draw(Table.read(file, declared), **options)
+    result = draw(Table.read(file, declared, delimiter=delimiter), **options)
     if out is not None:
-        out.write_text(result.to_json(indent=1) + "\n", encoding="utf-8")
+        write_text(out, result.to_json(indent=1) + "\n")
     return result, result.guarantee, declared
 
 

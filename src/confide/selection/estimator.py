@@ -43,7 +43,9 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         b_y / (b_x sqrt(size)), four times that for hinge and logistic loss; ridge 4 b_x^2.
     adjacency : Adjacency or str
     max_rows_per_person : int
-        Largest number of rows that one privacy unit may have: the draw spends epsilon over it a row.
+        Largest number of rows that one privacy unit may have: the draw spends epsilon over it a row. With
+        more than 1 this is declared and cannot be enforced on arrays: the guarantee carries the assumption
+        ``"at most m rows a person"``. `confide.select` enforces it through an id column.
     ledger : Ledger or str, optional
         Charged before any cell is used. None marks the guarantee ``"unrecorded"``.
     random_state : int, optional
@@ -158,6 +160,9 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             adjacency=self.adjacency,
             unit="row" if self.max_rows_per_person == 1 else "person",
             rows_per_unit=self.max_rows_per_person,
+            assumptions=()
+            if self.max_rows_per_person == 1
+            else (f"at most {self.max_rows_per_person} rows a person",),
             random_state=self.random_state,
             recorded=self.ledger is not None,
         )

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from confide.errors import SchemaError, UnsupportedError
+from confide.errors import ParameterError, SchemaError, UnsupportedError
 from confide.privacy import Adjacency, Guarantee
 from confide.selection.request import Request, make_request
 from confide.selection.result import SelectionResult, Status
@@ -91,6 +91,11 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     With an id column the unit is a person of at most ``max_rows_per_id`` = m rows, and the draw spends
     epsilon / m a row.
     """
+    if not hasattr(table, "schema"):
+        raise ParameterError(
+            f"The table is a {type(table).__name__}.",
+            "Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.SubsetSelector.",
+        )
     schema = table.schema
     relation = Adjacency.parse(adjacency)
     schema.require(relation)
@@ -119,6 +124,9 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         diagnostics=diagnostics,
     )
     if dry_run:
+        from confide.ledger import rehearse
+
+        rehearse(ledger, request.guarantee, table=table, analyst=analyst)
         return request.guarantee
 
     def read() -> tuple[Any, np.ndarray]:

@@ -70,6 +70,7 @@ def make_request(
     unit: str = "row",
     declaration: str = "",
     rows_per_unit: Any = 1,
+    assumptions: tuple[str, ...] = (),
     random_state: Any = None,
     recorded: bool = False,
     diagnostics: Any = None,
@@ -92,6 +93,8 @@ def make_request(
         Of the guarantee.
     rows_per_unit : int
         Most rows that one unit may have.
+    assumptions : tuple of str
+        What the guarantee rests on besides.
     random_state : int, optional
         None draws from the operating system; an int is for tests and marks the guarantee ``"seeded"``.
     recorded : bool
@@ -147,7 +150,7 @@ def make_request(
         feature_bound=feature_bound, target_bound=target_bound,
     )  # fmt: skip
     exponent(empty, mechanism, row_epsilon, relation)
-    assumptions = () if recorded else (UNRECORDED,)
+    assumptions += () if recorded else (UNRECORDED,)
     if seed is not None:
         assumptions += (SEEDED,)
     if diagnostics is not None:
