@@ -62,6 +62,11 @@ bench: $(VENV)/.dev
 	$(RUN) benchmarks/ledger.py
 	$(RUN) benchmarks/reader.py
 	$(RUN) benchmarks/closed_form.py
+	$(RUN) benchmarks/selection_law.py
+	$(RUN) benchmarks/selection_recovery.py
+	$(RUN) benchmarks/selection_speed.py
+	$(RUN) benchmarks/selection_wide.py
+	$(RUN) benchmarks/selection_real.py
 
 format: $(VENV)/.dev
 	$(RUN) -m ruff check --fix .

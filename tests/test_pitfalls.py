@@ -1,7 +1,7 @@
 """Each pitfall that concerns the built rooms is a test: where it is, and those that span rooms.
 
-Identifiers are those of the log of pitfalls in the design pages. Rows about selection, iterative training,
-certified prediction and the service join when those rooms do.
+Identifiers are those of the log of pitfalls in the design pages. Rows about iterative training, certified
+prediction, selection's baselines and the service join when those rooms do.
 """
 
 from __future__ import annotations
@@ -69,6 +69,13 @@ WHERE = {
     "F44": "schema/test_sources.py::test_every_frame_gives_the_same_table",
     "F45": "training/test_estimator.py::test_weights_are_refused_and_named",
     "F46": "training/test_closed_form.py::test_without_noise_and_weights_it_is_least_squares",
+    "F47": "selection/test_law.py::test_scores_of_any_size_neither_overflow_nor_tie",
+    "F48": "selection/test_draws.py::test_more_supports_than_int64",
+    "F49": "selection/test_draws.py::test_the_partition_changes_time_never_the_law",
+    "F50": "selection/test_scores.py::test_scores_against_a_second_solver",
+    "F51": "selection/test_symmetric.py::test_every_subset_is_reachable",
+    "F54": "selection/test_scores.py::test_size_limits_name_the_limit",
+    "K05": "mechanisms/test_choice.py::test_neighbours_differ_by_e_epsilon_at_most_in_rationals",
     "K01": "mechanisms/test_grid.py::test_reachable_outputs_do_not_tell_true_values_apart",
     "K03": "mechanisms/test_grid.py::test_reachable_outputs_do_not_tell_true_values_apart",
     "K04": "mechanisms/test_grid.py::test_float32_order_of_summation_does_not_matter",
