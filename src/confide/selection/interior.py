@@ -75,23 +75,24 @@ def ball_conjugate(v: Any, ridge: Any, radius: float) -> float:
     For any nu >= 0 it is at most sum v^2 / (2 (ridge + nu)) + nu r^2 / 2; the best nu by Newton, and whatever
     nu the iteration ends with is a valid bound.
     """
-    low = 0.0
+    nu = 0.0
     for j in range(v.size):
-        if ridge[j] <= 0.0:
-            low = max(low, abs(v[j]) / radius)
-    nu = low
+        nu = max(nu, abs(v[j]) / radius - ridge[j])
     for _ in range(100):
         square = 0.0
-        slope = 0.0
         for j in range(v.size):
             if v[j] != 0.0:
                 b = v[j] / (ridge[j] + nu)
                 square += b * b
-                slope += b * b / (ridge[j] + nu)
         norm = math.sqrt(square)
         if norm <= radius * (1 + 1e-15):
             break
-        step = (norm - radius) / radius * square / slope
+        pull = 0.0
+        for j in range(v.size):
+            if v[j] != 0.0:
+                share = v[j] / (ridge[j] + nu) / norm
+                pull += share * share / (ridge[j] + nu)
+        step = (norm - radius) / radius / pull
         if not step > 1e-16 * nu:
             break
         nu += step

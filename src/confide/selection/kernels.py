@@ -102,12 +102,19 @@ def eigen(A: Any, V: Any) -> None:
         for j in range(s):
             V[i, j] = 1.0 if i == j else 0.0
     for _ in range(60):
+        # Relative to the largest entry, whose square might not be a number that a double can hold.
+        largest = 0.0
+        for i in range(s):
+            for j in range(i + 1):
+                largest = max(largest, abs(A[i, j]))
+        if largest == 0.0:
+            return
         off = 0.0
         size = 0.0
         for i in range(s):
-            size += A[i, i] * A[i, i]
+            size += (A[i, i] / largest) ** 2
             for j in range(i):
-                off += A[i, j] * A[i, j]
+                off += (A[i, j] / largest) ** 2
         if off <= 1e-34 * size:
             return
         for i in range(s):
@@ -140,6 +147,16 @@ def eigen(A: Any, V: Any) -> None:
                     V[k, j] = sine * x + cosine * z
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _ball_norm(turned: Any, values: Any, nu: float) -> float:
+    square = 0.0
+    for k in range(turned.size):
+        if turned[k] != 0.0:
+            b = turned[k] / (values[k] + nu)
+            square += b * b
+    return math.sqrt(square)
+
+
 @njit(cache=True, nogil=True)
 def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> float:
     """Minimise beta'(G + ridge I) beta / 2 - c'beta over ||beta|| <= radius; return the multiplier nu >= 0.
@@ -159,34 +176,37 @@ def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> fl
         values[k] = max(A[k, k], 0.0) + ridge
         for i in range(s):
             turned[k] += V[i, k] * c[i]
-    low = 0.0
-    norm_c = 0.0
-    smallest = np.inf
-    for k in range(s):
-        norm_c += turned[k] * turned[k]
-        smallest = min(smallest, values[k])
-    norm_c = math.sqrt(norm_c)
+    # Left of the root, whatever the spectrum: where the largest single term fills the ball. From here on no
+    # term exceeds the radius, so that directions of almost no curvature cannot overflow.
     nu = 0.0
-    if smallest <= 0.0:
-        # Some direction has no curvature: start where its own term alone fills the ball.
-        for k in range(s):
-            low = max(low, abs(turned[k]) / radius - values[k])
-        nu = low
+    length = 0.0
+    for k in range(s):
+        nu = max(nu, abs(turned[k]) / radius - values[k])
+        length = math.hypot(length, turned[k])
+    norm = 0.0
     for _ in range(200):
-        square = 0.0
-        slope = 0.0
-        for k in range(s):
-            if turned[k] != 0.0:
-                b = turned[k] / (values[k] + nu)
-                square += b * b
-                slope += b * b / (values[k] + nu)
-        norm = math.sqrt(square)
+        norm = _ball_norm(turned, values, nu)
         if norm <= radius * (1 + 1e-15):
             break
-        step = (norm - radius) / radius * square / slope
+        pull = 0.0
+        for k in range(s):
+            if turned[k] != 0.0:
+                share = turned[k] / (values[k] + nu) / norm
+                pull += share * share / (values[k] + nu)
+        step = (norm - radius) / radius / pull
         if not step > 1e-16 * nu:
             break
         nu += step
+    if norm > radius * (1 + 1e-12):
+        # Newton gave up: halve the interval, whose right end has a norm of at most the radius.
+        low, high = nu, length / radius
+        for _ in range(200):
+            nu = (low + high) / 2
+            if _ball_norm(turned, values, nu) > radius:
+                low = nu
+            else:
+                high = nu
+        nu = high
     square = 0.0
     for k in range(s):
         turned[k] = turned[k] / (values[k] + nu) if turned[k] != 0.0 else 0.0

@@ -104,7 +104,13 @@ class Loss:
             # A product, because a power would raise where it overflows.
             return 2 * b * a if a <= b else (b + a) * (b + a) / 2
         if self.name == "huber":
-            return _huber(b + a, self.shape) - _huber(max(b - a, 0.0), self.shape)
+            # H(b + a) - H(max(b - a, 0)) by its linear and its square part, without cancellation.
+            w, low, moved = self.shape, max(b - a, 0.0), a + min(a, b)
+            if low >= w:
+                return w * moved
+            if b + a <= w:
+                return moved * (b + a + low) / 2
+            return (w - low) * (w + low) / 2 + w * (b + a - w)
         if self.name == "quantile":
             return max(self.shape, 1 - self.shape) * (a + min(a, b))
         return min(1 + a, 2 * a) if self.name == "hinge" else a
@@ -175,11 +181,6 @@ def loss_of(value: Any) -> Loss:
     raise ParameterError(
         f"The 'loss' parameter is {value!r:.80}.", f"Pass one of {names}, or huber(width), quantile(level)."
     )
-
-
-def _huber(residual: float, width: float) -> float:
-    size = abs(residual)
-    return size * size / 2 if size <= width else width * (size - width / 2)
 
 
 def _huber_value(y: Floats, z: Floats, width: float) -> Floats:
