@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from confide.errors import ParameterError
-from confide.selection import SubsetProblem, draw, law
+from confide.errors import ParameterError, UnsupportedError
+from confide.ledger import Ledger
+from confide.selection import SubsetProblem, SubsetSelector, draw, law
 from confide.selection.losses import loss_of
 
 B = {"feature_bound": 1.0, "target_bound": 1.0}
@@ -92,3 +93,11 @@ def test_record_range_of_huber_does_not_cancel():
         z = np.linspace(-a, a, 20_001)
         values = loss.value(np.full_like(z, b), z)
         assert loss.record_range(b, a) == pytest.approx(values.max() - values.min(), rel=1e-6)
+
+
+def test_too_many_rows_are_refused_before_the_charge(tmp_path):
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="t", epsilon=2, adjacency="replace_one")
+    selector = SubsetSelector(1, 1, feature_bounds=(-1, 1), target_bounds=(-1, 1), ledger=ledger)
+    with pytest.raises(UnsupportedError, match="rows"):
+        selector.fit(np.zeros((2**20 + 1, 1), dtype=np.float32), np.zeros(2**20 + 1))
+    assert ledger.total().epsilon == 0

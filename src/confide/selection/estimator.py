@@ -13,6 +13,7 @@ from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency
 from confide.selection.front import draw_support
 from confide.selection.losses import loss_of
+from confide.selection.problem import check_rows
 from confide.selection.request import make_request
 from confide.selection.wide import Bounds, ParquetMatrix, bounded
 
@@ -185,6 +186,8 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         labels = self._labels(y, X.shape[0], target)
         bounds.fit(X.shape[1])
         request = self._request(X.shape[1], bounds, target_bound)
+        if Adjacency.parse(self.adjacency) is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
+            check_rows(request.size, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         shown = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
         self.result_ = draw_support(

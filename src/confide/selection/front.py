@@ -129,6 +129,11 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         rehearse(ledger, request.guarantee, table=table, analyst=analyst)
         return request.guarantee
 
+    if relation is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
+        from confide.selection.problem import check_rows
+
+        check_rows(request.size, getattr(table, "n_rows", 0))
+
     def read() -> tuple[Any, np.ndarray]:
         return encoded(table, features), centred_label(table, schema.label)
 

@@ -60,6 +60,21 @@ def most_rows(size: int) -> int:
     return min(MAX_ROWS, 2**26 // (40 + size))
 
 
+def check_rows(size: int, rows: int) -> None:
+    """Refuse more columns or rows than the rounding proof covers; under a public n, before any charge.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if size > MAX_SIZE or rows > most_rows(size):
+        raise UnsupportedError(
+            f"A selection of {size} columns is asked; the rounding proof covers {MAX_SIZE} columns and "
+            f"{most_rows(min(size, MAX_SIZE)):,} rows.",
+            "Select fewer columns, or fewer rows by a public rule.",
+        )
+
+
 class SubsetProblem:
     """Which `size` of the columns of X explain y best, within a norm ball.
 
@@ -172,12 +187,7 @@ class SubsetProblem:
         self.n, self.p = self.columns.n, self.columns.p
         if self.size > self.p:
             raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")
-        if self.size > MAX_SIZE or self.n > most_rows(self.size):
-            raise UnsupportedError(
-                f"A selection of {self.size} columns is asked; the rounding proof covers {MAX_SIZE} columns "
-                f"and {most_rows(min(self.size, MAX_SIZE)):,} rows.",
-                "Select fewer columns, or sample rows (which also amplifies privacy).",
-            )
+        check_rows(self.size, self.n)
         target = np.asarray(y)
         if target.shape != (self.n,) or target.dtype.kind not in "fiub":
             raise DataError(
