@@ -420,3 +420,12 @@ def test_new_rows_need_neither_label_nor_id(tmp_path, persons):
         model.predict(new[["age"]])
     with pytest.raises(DataError, match="fitted on arrays"):
         LinearModel(0.0, np.zeros(1), ("x",), (0, 1)).predict(new)
+
+
+def test_a_table_without_public_columns_gives_the_private_mean():
+    label_only = {**SCHEMA, "columns": {"wage": SCHEMA["columns"]["wage"]}}
+    data = frame(500)
+    result = train(Table.from_frame(data, label_only), epsilon=1, delta=1e-6)
+    predictions = result.predict(Table.from_frame(data, label_only))
+    assert np.ptp(predictions) == 0
+    assert predictions[0] == pytest.approx(data.wage.mean(), abs=0.5)

@@ -148,7 +148,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         names=base_names(schema),
         schema_digest=schema.digest,
         powers=powers,
-        features=schema.features().to_dict(),
+        features=schema.features().to_dict() if schema.public else None,
     )
     return replace(result, model=model)
 
