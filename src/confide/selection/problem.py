@@ -125,6 +125,10 @@ class SubsetProblem:
     ==============================  ===================================================================
     size = 0, size > p              ParameterError
     radius <= 0, bounds <= 0, NaN   ParameterError
+    bounds outside [1e-30, 1e30]    ParameterError, as for a outside [2^-10, 2^10] b_y (squared: 2^-30 to
+                                    2^30, logistic: up to 2^4) and 0 < ridge < 2^-60 b_x^2: there doubles
+                                    give out
+    tiny cells, flat optimal faces  the score stays within tau; no exception depends on them
     size = p                        one support
     n = 0                           every score is 0
     zero, constant, equal columns   ordinary candidates; equal columns have equal scores
