@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all test-dist lint types docs docs-serve bench format clean
+.PHONY: help demo test test-all test-slow lint types docs docs-serve bench format clean
 
 help:
 	@echo 'make demo      set up, run the main job, write demo-report.html'
@@ -41,8 +41,10 @@ demo: $(VENV)/.core
 test: $(VENV)/.dev lint types docs
 	$(RUN) -m pytest -n auto -m 'not slow'
 
-test-all: $(VENV)/.dev lint types docs
-	$(RUN) -m pytest -n auto
+test-slow: $(VENV)/.dev
+	$(RUN) -m pytest -n auto -m slow
+
+test-all: test test-slow
 
 lint: $(VENV)/.dev
 	$(RUN) -m ruff check .
