@@ -24,6 +24,7 @@ FLOORS = [
     {"schema"},
     {"privacy"},
     {"errors", "data"},
+    {"lazy"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -7,8 +7,9 @@ declares public in so many words (`PublicTest`); no other private cell is read, 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from confide.lazy import lazy
 
 if TYPE_CHECKING:
     from confide.report.facts import Facts as Facts
@@ -29,13 +30,4 @@ _WHERE = {
 __all__ = ["Facts", "PublicTest", "facts", "summary", "write_report"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+__getattr__, __dir__ = lazy(__name__, _WHERE)

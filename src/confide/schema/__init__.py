@@ -7,8 +7,9 @@ tables take the same path. Names load on first use, so importing this package co
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from confide.lazy import lazy
 
 if TYPE_CHECKING:
     from confide.schema.column import Column
@@ -32,14 +33,4 @@ _HOMES = {
 __all__ = ["ChunkedTable", "Column", "Encoded", "Gram", "Problem", "Schema", "SchemaFileError", "Table"]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)
