@@ -1,0 +1,162 @@
+"""Best-first branch and bound: the search behind `best_supports` and `best_by_mistakes`.
+
+A question (`Quota`) asks for the best supports among all, or among those with exactly `kept` of some
+columns. Engines answer it: `search_squared` for the squared loss, `search_dual` for every other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.selection.problem import SubsetProblem
+from confide.selection.ranking import Floats, Ranking, Supports
+
+#: Seconds after which a bar appears.
+_QUIET = 2.0
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Exactly `kept` of the columns marked, the rest of the others; all supports where nothing is marked.
+
+    Attributes
+    ----------
+    marked : bool array [p]
+    kept : int
+    """
+
+    marked: npt.NDArray[np.bool_]
+    kept: int
+
+
+class Found(NamedTuple):
+    """Supports [m, size] with centred scores [m], and what no other support is below."""
+
+    columns: Supports
+    scores: Floats
+    bound: float
+
+
+class Watch:
+    """The clock of a search: when to stop, and the bar.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Seconds from now.
+    progress : bool
+    """
+
+    def __init__(self, limit: float | None, progress: bool) -> None:
+        self.start = time.perf_counter()
+        self.end = math.inf if limit is None else self.start + limit
+        self.progress = progress
+        self._bar: Any = None
+        self._task: Any = None
+        self._first: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit."""
+        return self.end - time.perf_counter()
+
+    def share(self, seconds: float) -> Watch:
+        """Return a watch without a bar that ends within `seconds`, and not after this one."""
+        part = Watch(None, False)
+        part.end = min(self.end, part.start + seconds)
+        return part
+
+    def show(self, what: str, gap: float, nodes: int) -> None:
+        """Show the gap, once the search has taken two seconds."""
+        if not self.progress or self.seconds < _QUIET:
+            return
+        if self._bar is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, transient=True)
+            self._task = self._bar.add_task(what, total=1.0)
+            self._bar.start()
+        if math.isfinite(gap):
+            # The gap closes unevenly: its logarithm moves more like time.
+            self._first = max(gap, self._first or 1e-300)
+            done = 1 - math.log1p(gap) / math.log1p(self._first) if self._first > 0 else 1.0
+            self._bar.update(self._task, completed=done)
+        self._bar.update(self._task, description=f"{what}: gap {gap:.3g}, {nodes:,} nodes")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+Engine = Callable[[int, Quota | None, Watch, str], Found]
+
+
+def engine_of(problem: SubsetProblem) -> Engine:
+    """Return what searches this problem's supports."""
+    from confide.selection.search_dual import DualSearch
+
+    return DualSearch(problem).find
+
+
+def best_supports_search(
+    problem: SubsetProblem, count: int, time_limit: float | None, progress: bool
+) -> Ranking:
+    """See `confide.selection.best_supports`."""
+    watch = Watch(time_limit, progress)
+    try:
+        found = engine_of(problem)(count, None, watch, "best supports")
+    finally:
+        watch.close()
+    order = np.lexsort((*found.columns.T[::-1], found.scores))
+    columns, scores = found.columns[order], found.scores[order]
+    complete = len(scores) == math.comb(problem.p, problem.size)
+    proven = complete or (len(scores) == count and found.bound >= scores[-1])
+    bound = float(scores[-1]) if proven else found.bound
+    bounds = np.full(scores.size, bound + problem.origin)
+    return Ranking(columns, scores + problem.origin, bounds, bool(proven), watch.seconds)
+
+
+def best_by_mistakes_search(
+    problem: SubsetProblem, optimum: tuple[int, ...] | None, time_limit: float | None, progress: bool
+) -> Ranking:
+    """See `confide.selection.best_by_mistakes`."""
+    watch = Watch(time_limit, progress)
+    engine = engine_of(problem)
+    certified = True
+    try:
+        if optimum is None:
+            first = engine(1, None, watch, "best support")
+            certified = bool(first.bound >= first.scores[0])
+            optimum = tuple(first.columns[0].tolist())
+        marked = np.zeros(problem.p, dtype=np.bool_)
+        marked[list(optimum)] = True
+        own = problem.centred_score(optimum)
+        rows = [Found(np.array([optimum], dtype=np.int64), np.array([own]), own)]
+        levels = min(problem.size, problem.p - problem.size)
+        for t in range(1, levels + 1):
+            part = watch.share(max(watch.left, 0.0) / (levels + 1 - t)) if watch.end < math.inf else watch
+            quota = Quota(marked, problem.size - t)
+            rows.append(engine(1, quota, part, f"{t} mistakes"))
+    finally:
+        watch.close()
+    scores = np.array([row.scores[0] for row in rows])
+    bounds = np.array([min(row.bound, row.scores[0]) for row in rows])
+    certified = certified and bool(np.all(bounds >= scores))
+    columns = np.concatenate([row.columns[:1] for row in rows])
+    origin = problem.origin
+    return Ranking(columns, scores + origin, bounds + origin, certified, watch.seconds)
