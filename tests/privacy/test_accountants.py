@@ -38,6 +38,8 @@ PAIRS = {
         name: (Event.of(name, epsilon=0.3), Event.of(name, epsilon=0.2))
         for name in ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip")
     },
+    "top_r": (Event.of("top_r", epsilon=0.3, top=50), Event.of("top_r", epsilon=0.2, top=50)),
+    "mistakes": (Event.of("mistakes", epsilon=0.3), Event.of("mistakes", epsilon=0.2)),
     "randomized_response": (
         Event.of("randomized_response", epsilon=0.3, classes=4),
         Event.of("randomized_response", epsilon=0.2, classes=4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,16 @@ def select(
             help="Charged before any cell is used: sqlite:///ledger.db#visits.",
         ),
     ] = None,
-    mechanism: Annotated[str, typer.Option(help="exponential or permute_and_flip.")] = "exponential",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help="exponential, permute_and_flip, top_r, or mistakes, which is private under a condition."
+        ),
+    ] = "exponential",
+    top: Annotated[
+        int | None,
+        typer.Option(help="R of top_r: supports that keep their scores. [default: 2 + (p - size) size]"),
+    ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
@@ -44,6 +54,13 @@ def select(
         str, typer.Option(help="replace_one, add_remove_one, replace_private_part or replace_label.")
     ] = "replace_one",
     analyst: Annotated[str | None, typer.Option(help="Whose account of the ledger is charged.")] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Assumption of the guarantee that the ledger is to accept, by its name: 'gap condition'.",
+            metavar="NAME",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
     ] = False,
@@ -60,6 +77,7 @@ def select(
         "size": size,
         "epsilon": epsilon,
         "mechanism": mechanism,
+        "top": top,
         "radius": radius,
         "ridge": ridge,
         "adjacency": adjacency,
@@ -68,7 +86,7 @@ def select(
     }
     with reporting(as_json):
         result, guarantee, declared = _run(
-            file, schema, ledger, loss, dry_run, out, force, delimiter, options
+            file, schema, ledger, accept or (), loss, dry_run, out, force, delimiter, options
         )
     if as_json:
         body = {"status": "preview", "guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
@@ -87,6 +105,7 @@ def _run(
     file: Path,
     schema: Path,
     ledger: str | None,
+    accept: Sequence[str],
     loss: str | None,
     dry_run: bool,
     out: Path | None,
@@ -94,13 +113,14 @@ def _run(
     delimiter: str | None,
     options: dict[str, Any],
 ) -> tuple[SelectionResult | None, Guarantee, Schema]:
-    from confide.ledger import resolve
+    from confide.ledger import Ledger
     from confide.schema import Schema, Table
     from confide.selection import select as draw
 
     check_targets(out, force=force)
     declared = Schema.load(schema)
-    options = {**options, "ledger": resolve(ledger), "loss": _loss(loss)}
+    book = None if ledger is None else Ledger.from_handle(ledger, accept=accept)
+    options = {**options, "ledger": book, "loss": _loss(loss)}
     # A scan reads nothing until it is asked for rows, so that a refusal costs no reading.
     guarantee = draw(Table.scan(file, declared, delimiter=delimiter), dry_run=True, **options)
     if dry_run:

@@ -16,11 +16,12 @@ from confide.privacy.event import Event
 from confide.privacy.exact import exact, round_down, round_up, show
 from confide.privacy.filters import RDPFilter, ZCDPFilter
 from confide.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
-from confide.privacy.guarantee import NONPRIVATE, SEEDED, UNRECORDED, Guarantee, group
+from confide.privacy.guarantee import GAP_CONDITION, NONPRIVATE, SEEDED, UNRECORDED, Guarantee, group
 from confide.privacy.losses import mechanisms
 from confide.privacy.zcdp import zcdp_budget, zcdp_epsilon
 
 __all__ = [
+    "GAP_CONDITION",
     "NONPRIVATE",
     "SEEDED",
     "UNRECORDED",

@@ -18,6 +18,9 @@ from confide.privacy.exact import Amount, exact, round_up, show
 SEEDED = "seeded"
 UNRECORDED = "unrecorded"
 NONPRIVATE = "nonprivate"
+#: Mark of a guarantee that holds where no neighbour of the table has another best support
+#: (`confide.selection.gap`); a ledger refuses it unless it accepts it by name.
+GAP_CONDITION = "gap condition"
 
 
 @dataclass(frozen=True, eq=True)

@@ -15,6 +15,10 @@ discrete_laplace      epsilon                                       eps
 pure                  epsilon                                       eps, any mechanism; eps^2/2-zCDP
 exponential           epsilon                                       eps, range-bounded; eps^2/8-zCDP
 permute_and_flip      epsilon                                       eps; eps^2/2-zCDP (not eps^2/8: F16)
+top_r                 epsilon, top                                  as exponential: it is one, on other scores
+                                                                    (proof in confide.selection.listed)
+mistakes              epsilon                                       as exponential, on tables with the gap
+                                                                    condition (confide.selection.gap)
 randomized_response   epsilon, classes                              eps, with its own loss distribution
 approximate           epsilon, delta                                (eps, delta)
 group                 size; its parts                               size times a pure epsilon, size^2 times
@@ -239,6 +243,16 @@ def _permute_and_flip(event: Event) -> Loss:
 def _exponential(event: Event) -> Loss:
     epsilon = _amount(event, "epsilon")
     return _pure(epsilon, epsilon**2 / 8)
+
+
+@handles("top_r")
+def _top_r(event: Event) -> Loss:
+    return _exponential(event)
+
+
+@handles("mistakes")
+def _mistakes(event: Event) -> Loss:
+    return _exponential(event)
 
 
 @handles("laplace")

@@ -16,6 +16,7 @@ from confide.selection.bounds import Bounder, QuadraticBounder
 from confide.selection.envelope import Envelope
 from confide.selection.exponent import exponent
 from confide.selection.gram import Gram
+from confide.selection.listed import draw_mistakes, draw_top_r, top_of
 from confide.selection.problem import SubsetProblem
 
 Support = tuple[int, ...]
@@ -27,6 +28,7 @@ def draw(
     epsilon: Any,
     adjacency: Adjacency | str,
     *,
+    top: int | None = None,
     random_state: int | RandomStream | None = None,
     size: int = 1,
 ) -> list[Support]:
@@ -35,10 +37,14 @@ def draw(
     Parameters
     ----------
     problem : SubsetProblem
-    mechanism : {"exponential", "permute_and_flip"}
+    mechanism : {"exponential", "permute_and_flip", "top_r", "mistakes"}
+        `mistakes` is private under the gap condition alone (`gap_condition`).
     epsilon : amount
         Of each release: `size` releases cost `size` times as much.
     adjacency : Adjacency or str
+    top : int, optional
+        R of `top_r`, public: its best supports keep their scores, all others get the R-th. Default
+        2 + (p - s) s; at most 10^6, and C(p, s) where that is less.
     random_state : None, int or RandomStream
         None draws from the operating system; anything else is for tests.
     size : int
@@ -52,12 +58,18 @@ def draw(
     -----
     The accepted supports have exactly the law of `law`: a proposal S has probability proportional to
     exp(-eta bound_S) and is accepted with probability exp(-eta (F_S - bound_S)). How the buckets were split,
-    and for how long, changes the time alone. Running time depends on the data and is outside the guarantee.
+    and for how long, changes the time alone. `top_r` and `mistakes` draw from proven lists
+    (`confide.selection.listed`). Running time depends on the data and is outside the guarantee.
     """
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
         raise ParameterError(f"The 'size' parameter is {size!r:.80}.", "Pass the number of releases, >= 0.")
     eta = exponent(problem, mechanism, epsilon, adjacency)
+    listed = top_of(mechanism, top, problem.p, problem.size)
     source = random_stream(random_state)
+    if listed is not None:
+        return draw_top_r(problem, eta, listed, int(size), source)
+    if mechanism == "mistakes":
+        return draw_mistakes(problem, eta, int(size), source)
     envelope = make_envelope(problem, eta)
     if mechanism == "permute_and_flip":
         from confide.selection.flips import flip

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from confide.errors import UnsupportedError
 from confide.privacy import Adjacency
 from confide.selection.exponent import exponent
+from confide.selection.listed import proven, top_of
 from confide.selection.problem import SubsetProblem
 
 Floats = npt.NDArray[np.float64]
@@ -44,16 +45,23 @@ def all_supports(problem: SubsetProblem) -> npt.NDArray[np.int64]:
 
 
 def law(
-    problem: SubsetProblem, mechanism: str, epsilon: Any, adjacency: Adjacency | str
+    problem: SubsetProblem,
+    mechanism: str,
+    epsilon: Any,
+    adjacency: Adjacency | str,
+    *,
+    top: int | None = None,
 ) -> dict[tuple[int, ...], float]:
     """Return the probability of every support under the law that `draw` realises.
 
     Parameters
     ----------
     problem : SubsetProblem
-    mechanism : {"exponential", "permute_and_flip"}
+    mechanism : {"exponential", "permute_and_flip", "top_r", "mistakes"}
     epsilon : amount
     adjacency : Adjacency or str
+    top : int, optional
+        R of `top_r`, as for `draw`.
 
     Returns
     -------
@@ -65,20 +73,39 @@ def law(
         Past 200,000 supports. The certified gap tau of the scores and the float slack are in the exponent.
     """
     eta = exponent(problem, mechanism, epsilon, adjacency)
+    listed = top_of(mechanism, top, problem.p, problem.size)
     supports = all_supports(problem)
     scores = np.concatenate(
         [problem.centred_scores(supports[i : i + _CHUNK]) for i in range(0, len(supports), _CHUNK)]
     )
+    if listed is not None:
+        scores = top_scores(scores, listed)
+    elif mechanism == "mistakes":
+        (best,), _ = proven(problem, 1)
+        scores = mistakes_scores(supports, scores, best)
     logs = log_law(scores, eta, mechanism)
     return {tuple(map(int, s)): math.exp(v) for s, v in zip(supports, logs.tolist(), strict=True)}
 
 
+def top_scores(scores: Floats, top: int) -> Floats:
+    """Return what `top_r` scores every support by, [m]: no more than the `top`-th least of all scores."""
+    return np.minimum(scores, np.partition(scores, top - 1)[top - 1])
+
+
+def mistakes_scores(supports: npt.NDArray[np.int64], scores: Floats, best: npt.NDArray[np.int64]) -> Floats:
+    """Return what `mistakes` scores every support by, [m]: the least with as many columns outside `best`."""
+    mistakes = best.size - np.isin(supports, best).sum(axis=1)
+    levels = np.full(best.size + 1, math.inf)
+    np.minimum.at(levels, mistakes, scores)
+    return levels[mistakes]
+
+
 def log_law(scores: Floats, eta: float, mechanism: str) -> Floats:
-    """Return log-probabilities for scores (lower is better) and exponent eta, [m]."""
+    """Return log-probabilities for the scores of a mechanism (lower is better) and exponent eta, [m]."""
     gaps = -eta * (scores - scores.min())
-    if mechanism == "exponential":
-        return gaps - math.log(math.fsum(np.exp(gaps)))
-    return gaps + _log_share(np.exp(gaps))
+    if mechanism == "permute_and_flip":
+        return gaps + _log_share(np.exp(gaps))
+    return gaps - math.log(math.fsum(np.exp(gaps)))
 
 
 def _log_share(p: Floats) -> Floats:

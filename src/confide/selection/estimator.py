@@ -27,7 +27,11 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         Columns to select.
     epsilon : amount
         Total privacy of one `fit`.
-    mechanism : {"exponential", "permute_and_flip"}
+    mechanism : {"exponential", "permute_and_flip", "top_r", "mistakes"}
+        ``"mistakes"`` is private under the gap condition alone: its guarantee assumes ``"gap condition"``,
+        and a ledger refuses it unless it accepts that by name.
+    top : int, optional
+        R of ``"top_r"``: the best supports, which keep their scores. Default 2 + (p - size) size.
     loss : str or Loss
         ``"squared"``, ``"huber"``, ``"quantile"`` for numbers; ``"hinge"``, ``"logistic"`` for classes.
     feature_bounds : (lower, upper), numbers or arrays of shape (p,)
@@ -82,6 +86,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         epsilon: Any,
         *,
         mechanism: str = "exponential",
+        top: int | None = None,
         loss: Any = "squared",
         feature_bounds: Any = None,
         target_bounds: Any = None,
@@ -96,6 +101,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         self.size = size
         self.epsilon = epsilon
         self.mechanism = mechanism
+        self.top = top
         self.loss = loss
         self.feature_bounds = feature_bounds
         self.target_bounds = target_bounds
@@ -153,6 +159,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             epsilon=self.epsilon,
             candidates=candidates,
             mechanism=self.mechanism,
+            top=self.top,
             loss=self.loss,
             radius=self.radius,
             ridge=self.ridge,

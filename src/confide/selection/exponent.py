@@ -1,9 +1,11 @@
 """The exponent of a law: epsilon per unit of score, after everything that the computation costs.
 
 With true scores within [F, F + tau] of the computed ones, a record moves a computed score by a number in
-[-tau, M + tau], up to a part that is the same for every support: a range of M + 2 tau.
+[-tau, M + tau], up to a part that is the same for every support: a range of M + 2 tau. So does the score of
+`top_r` (`confide.selection.listed`), and that of `mistakes` where the gap condition holds
+(`confide.selection.gap`).
 
-- ADD_REMOVE_ONE: eta = eps / (M + 2 tau), for both mechanisms (a monotone score: McSherry & Talwar 2007;
+- ADD_REMOVE_ONE: eta = eps / (M + 2 tau), for every mechanism (a monotone score: McSherry & Talwar 2007;
   McKenna & Sheldon 2020, section 3.2).
 - REPLACE_ONE: the range is twice as wide, eta = eps / (2 (M + 2 tau)). REPLACE_PRIVATE_PART and REPLACE_LABEL
   are special cases of it.
@@ -16,6 +18,10 @@ Float slack. The draw realises its law up to a factor exp(+-2 kappa) at every ou
 - rounding of logarithms. Log-weights of columns are at most LARGEST eta M (bounders see to it), scores differ
   by at most n M: fewer than 2^19 epsilon nats in all for n <= 2^20, rounded at most 2^7 times on the way from
   a table to a decision (20 levels of a tree, a sum of `size`, the acceptance): 2^(19 + 7 - 53) epsilon.
+
+`top_r` and `mistakes` draw by `confide.mechanisms.weighted_choice`, which adds no error to the logarithms it
+is given: eta times a difference of scores, rounded twice, plus the logarithm of an integer below 2^p, wrong
+by at most 4 units of p, and one more rounding of the sum. Together below the same kappa.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ from confide.mechanisms import choice_cost
 from confide.privacy import Adjacency, exact
 from confide.selection.problem import SubsetProblem
 
-MECHANISMS = ("exponential", "permute_and_flip")
+MECHANISMS = ("exponential", "permute_and_flip", "top_r", "mistakes")
 
 
 def check_mechanism(mechanism: Any) -> str:

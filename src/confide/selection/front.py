@@ -26,6 +26,7 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     epsilon: Any = None,
     ledger: Any = None,
     mechanism: str = "exponential",
+    top: int | None = None,
     loss: Any = None,
     radius: float | None = None,
     ridge: float | None = None,
@@ -53,7 +54,11 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         Total privacy of this call; required. Pure: delta is 0.
     ledger : Ledger or str, optional
         Charged before any cell is read, and never refunded. None marks the guarantee ``"unrecorded"``.
-    mechanism : {"exponential", "permute_and_flip"}
+    mechanism : {"exponential", "permute_and_flip", "top_r", "mistakes"}
+        ``"mistakes"`` is private under the gap condition alone: its guarantee assumes ``"gap condition"``,
+        and a ledger refuses it unless it accepts that by name. See the how-to page on mechanisms.
+    top : int, optional
+        R of ``"top_r"``, see `draw`. Default 2 + (p - size) size.
     loss : str or Loss, optional
         ``"squared"``, ``"huber"``, ``"quantile"`` for a numeric label, and ``"logistic"``, ``"hinge"`` for
         one of two categories, which ``"squared"`` (the default for both) takes too, as -1 and +1, in a
@@ -111,6 +116,7 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         epsilon=epsilon,
         candidates=len(names),
         mechanism=mechanism,
+        top=top,
         loss=loss_,
         radius=radius,
         ridge=ridge,
@@ -186,6 +192,7 @@ def draw_support(
         chosen,
         diagnostics=facts,
         entry="" if reservation is None else reservation.id,
+        top=request.top,
     )
 
 

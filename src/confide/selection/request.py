@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from confide.errors import ParameterError, UnsupportedError
-from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
+from confide.privacy import GAP_CONDITION, SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
 
 #: The only value of `diagnostics`, and the mark of a result that carries them.
 PUBLIC_DATA = "public data"
@@ -34,6 +34,8 @@ class Request:
         (group privacy; the range of the log-ratio grows by the same factor, so the zCDP cost
         epsilon^2/8 of the exponential mechanism holds for the unit too).
     mechanism, loss : str or Loss
+    top : int or None
+        R of ``"top_r"``; None for every other mechanism, and while the candidates are not known.
     size : int
     radius, ridge, feature_bound, target_bound : float
         As used: defaults filled in.
@@ -45,6 +47,7 @@ class Request:
     guarantee: Guarantee
     row_epsilon: Fraction
     mechanism: str
+    top: int | None
     loss: Any
     size: int
     radius: float
@@ -61,6 +64,7 @@ def make_request(
     epsilon: Any,
     candidates: int | None = None,
     mechanism: Any = "exponential",
+    top: Any = None,
     loss: Any = "squared",
     radius: Any = None,
     ridge: Any = None,
@@ -85,7 +89,7 @@ def make_request(
         Total of the call.
     candidates : int, optional
         Number of columns to choose from; None when it is not known yet.
-    mechanism, loss, radius, ridge, feature_bound, target_bound
+    mechanism, top, loss, radius, ridge, feature_bound, target_bound
         See `confide.selection.SubsetProblem` and `confide.selection.draw`; the default radius of hinge and
         logistic loss is 4 times theirs.
     adjacency : Adjacency or str
@@ -110,6 +114,7 @@ def make_request(
     import numpy as np
 
     from confide.selection.exponent import exponent
+    from confide.selection.listed import top_of
     from confide.selection.losses import loss_of
     from confide.selection.problem import SubsetProblem
 
@@ -150,16 +155,20 @@ def make_request(
         feature_bound=feature_bound, target_bound=target_bound,
     )  # fmt: skip
     exponent(empty, mechanism, row_epsilon, relation)
+    listed = top_of(mechanism, top, candidates, empty.size)
+    if mechanism == "mistakes":
+        assumptions += (GAP_CONDITION,)
     assumptions += () if recorded else (UNRECORDED,)
     if seed is not None:
         assumptions += (SEEDED,)
     if diagnostics is not None:
         assumptions += (PUBLIC_DATA,)
-    event = Event.of(mechanism, epsilon=str(amount))
+    event = Event.of(mechanism, epsilon=str(amount), **({} if listed is None else {"top": listed}))
     return Request(
         Guarantee(amount, 0, relation, unit, event, assumptions, declaration),
         row_epsilon,
         mechanism,
+        listed,
         empty.loss,
         empty.size,
         empty.radius,

@@ -55,6 +55,8 @@ class SelectionResult:
         Empty, unless the data were declared public.
     entry : str
         Id of the ledger's entry that paid for this release; empty without a ledger.
+    top : int or None
+        R of mechanism ``"top_r"``.
     """
 
     support: tuple[str, ...]
@@ -73,6 +75,7 @@ class SelectionResult:
     schema_digest: str = ""
     diagnostics: tuple[tuple[str, float], ...] = ()
     entry: str = ""
+    top: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
@@ -85,6 +88,7 @@ class SelectionResult:
             "sentence": str(self.guarantee),
             "entry": self.entry,
             "mechanism": self.mechanism,
+            **({} if self.top is None else {"top": self.top}),
             "loss": self.loss,
             "size": self.size,
             "candidates": self.candidates,
