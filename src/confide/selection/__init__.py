@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.selection.baselines.front import baseline as baseline
+    from confide.selection.baselines.front import baseline_law as baseline_law
     from confide.selection.draws import draw as draw
     from confide.selection.enumeration import law as law
     from confide.selection.estimator import SubsetSelector as SubsetSelector
@@ -40,6 +42,8 @@ _WHERE = {
     "SubsetSelector": "estimator",
     "best_by_mistakes": "ranking",
     "best_supports": "ranking",
+    "baseline": "baselines",
+    "baseline_law": "baselines",
     "bounded": "wide",
     "draw": "draws",
     "gap_condition": "gap",
