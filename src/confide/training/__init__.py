@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.training.coefficients import Coefficients as Coefficients
     from confide.training.conditioning import conditioning_matrix as conditioning_matrix
     from confide.training.conditioning import from_gram as from_gram
     from confide.training.estimator import PrivateRegressor as PrivateRegressor
     from confide.training.front import Forecast as Forecast
     from confide.training.front import forecast as forecast
     from confide.training.front import train as train
+    from confide.training.least_squares import adassp as adassp
+    from confide.training.least_squares import noisy_statistics as noisy_statistics
     from confide.training.optimal import Geometry as Geometry
     from confide.training.optimal import geometry as geometry
     from confide.training.problem import LinearProblem as LinearProblem
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
+    "Coefficients": "coefficients",
+    "adassp": "least_squares",
+    "noisy_statistics": "least_squares",
     "Geometry": "optimal",
     "LinearModel": "result",
     "LinearProblem": "problem",
