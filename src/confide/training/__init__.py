@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from confide.training.front import Forecast as Forecast
     from confide.training.front import forecast as forecast
     from confide.training.front import train as train
+    from confide.training.labels.estimator import LabelPrivatizer as LabelPrivatizer
+    from confide.training.labels.estimator import PrivateLabelClassifier as PrivateLabelClassifier
+    from confide.training.labels.estimator import PrivateLabelRegressor as PrivateLabelRegressor
+    from confide.training.labels.llp import WeightedLLPRegressor as WeightedLLPRegressor
+    from confide.training.labels.rr_on_bins import Bins as Bins
+    from confide.training.labels.rr_on_bins import rr_on_bins as rr_on_bins
     from confide.training.least_squares import adassp as adassp
     from confide.training.least_squares import noisy_statistics as noisy_statistics
     from confide.training.optimal import Geometry as Geometry
@@ -29,14 +35,20 @@ _WHERE = {
     "Coefficients": "coefficients",
     "adassp": "least_squares",
     "noisy_statistics": "least_squares",
+    "Bins": "labels.rr_on_bins",
     "Geometry": "optimal",
+    "LabelPrivatizer": "labels.estimator",
     "LinearModel": "result",
     "LinearProblem": "problem",
+    "PrivateLabelClassifier": "labels.estimator",
+    "PrivateLabelRegressor": "labels.estimator",
     "PrivateRegressor": "estimator",
     "Statistics": "result",
     "Status": "result",
     "TrainingResult": "result",
+    "WeightedLLPRegressor": "labels.llp",
     "conditioning_matrix": "conditioning",
+    "rr_on_bins": "labels.rr_on_bins",
     "from_gram": "conditioning",
     "geometry": "optimal",
     "Forecast": "front",
