@@ -48,9 +48,21 @@ def rows_of(y: Any) -> int:
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple) and shape:
         return int(shape[0])
+    if not hasattr(y, "__len__") and hasattr(y, "__array__"):
+        return len(np.asarray(y))
     if not hasattr(y, "__len__") or isinstance(y, str | bytes | dict):
         raise DataError(f"The label has type {type(y).__name__}.", "Pass an array of shape (n,).")
     return len(y)
+
+
+def check_table(X: Any) -> None:
+    """Refuse features whose public shape is not two-dimensional; their cells are the learner's affair."""
+    shape = getattr(X, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 2:
+        raise ValueError(
+            f"Expected a two-dimensional table, got shape {shape}. Reshape your data with X.reshape(-1, 1) "
+            "for one feature, or X.reshape(1, -1) for one row."
+        )
 
 
 def secret_cells(y: Any, n: int) -> Callable[[], list[Any]]:
@@ -242,6 +254,7 @@ class _PrivateLabelLearner(MetaEstimatorMixin, _LabelParameters):
             )
         request = self._request()
         try:
+            check_table(X)
             validate_data(self, X, skip_check_array=True)
             n = rows_of(X) if y is not None else 0
             labels = self._release(y, n, request)
@@ -351,6 +364,7 @@ class PrivateLabelRegressor(RegressorMixin, _PrivateLabelLearner):
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions of shape (n,), clipped to `target_bounds`."""
         check_is_fitted(self, "learner_")
+        check_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         return np.clip(np.asarray(self.learner_.predict(X), dtype=np.float64), *self.target_bounds)
 
@@ -429,6 +443,7 @@ class PrivateLabelClassifier(ClassifierMixin, _PrivateLabelLearner):
     def predict(self, X: Any) -> np.ndarray:
         """Return members of `classes`, shape (n,)."""
         check_is_fitted(self, "learner_")
+        check_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.learner_.predict(X)
 

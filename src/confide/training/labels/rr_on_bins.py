@@ -142,9 +142,9 @@ def _prior(counts: npt.ArrayLike, sorted_values: npt.ArrayLike) -> tuple[Floats,
             f"The prior has {weights.shape} counts for {values.shape} values.",
             "Pass two arrays of shape (k,).",
         )
-    if not (
-        np.isfinite(values).all() and (np.diff(values) > 0).all() and np.isfinite(values[-1] - values[0])
-    ):
+    with np.errstate(all="ignore"):
+        gaps, width = np.diff(values), values[-1] - values[0]
+    if not (np.isfinite(values).all() and np.isfinite(width) and (gaps > 0).all()):
         raise ParameterError("The values are not finite and strictly increasing.", "Sort them, without ties.")
     largest = weights.max()
     if not (np.isfinite(largest) and weights.min() >= 0):
