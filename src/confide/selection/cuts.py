@@ -66,7 +66,8 @@ class Cutter:
     ridge = 0, no curvature          nu is raised until ridge + nu is 1e-7 of a column's mean square
     zero columns                     weight 0
     equal columns                    no curvature in d: cuts by ridge + nu alone
-    no rows                          constant 0, weights 0, less the margin
+    no rows, y = 0, squared loss     scores are all the same, and some cut says so exactly
+    with no column but 0
     ===============================  ==================================================================
     """
 
@@ -78,6 +79,13 @@ class Cutter:
         self.longest = math.sqrt(float(squares.max(initial=0.0)))
         self.mean = float(squares.mean()) + problem.feature_bound**2
         self.origins = problem.loss.value(problem.y, np.zeros(problem.n))
+        #: At least ||X beta|| on the ball, for every support.
+        self.reach = problem.radius * math.sqrt(problem.size) * self.longest * (1 + 1e-12)
+        # What a computed score may lie below the true one (`problem.most_rows`; squared: by Cauchy-Schwarz).
+        total = problem.n * problem.record_range
+        if problem.loss.name == "squared":
+            total = min(total, self.reach * (self.reach + float(np.linalg.norm(problem.y))))
+        self.score_error = (100 + problem.size) * _UNIT * total
 
     def cut(self, z: Floats) -> Cut:
         """Return the cut that touches at z, [p] in [0, 1] with sum `size`."""
@@ -91,9 +99,12 @@ class Cutter:
         ridge = problem.ridge + d[members] * (1 - shares)
         A = problem.columns.take(members)
         whole = bool((shares == 1.0).all())
-        point, alpha = self._solve(A * roots if not whole else A, ridge, whole)
-        b = roots * point
-        return self._cut_at(A, members, b, alpha, d, z)
+        point, alpha = self._solve(A if whole else A * roots, ridge, whole)
+        return self._cut_at(A, members, roots * point, alpha, d, z)
+
+    def trivial(self) -> Cut:
+        """Return the cut of losses that are at least 0: constant, and exact where y = 0 or n = 0."""
+        return Cut(-self.problem.origin * (1 + 1e-12), np.zeros(self.problem.p))
 
     def _curvature(self, members: int) -> Floats:
         """Return kappa d for blocks of `members` + size columns, [p]."""
@@ -126,11 +137,9 @@ class Cutter:
         )  # fmt: skip
         return point, alpha
 
-    def _cut_at(
-        self, A: Floats, members: Supports, b: Floats, alpha: Floats, d: Floats, z: Floats
-    ) -> Cut:
+    def _cut_at(self, A: Floats, members: Supports, b: Floats, alpha: Floats, d: Floats, z: Floats) -> Cut:
         problem, loss, y = self.problem, self.problem.loss, self.problem.y
-        lost = 0.0
+        lost, exact = 0.0, np.zeros(problem.n, dtype=np.bool_)
         if self.kappa:
             fit = A @ b
             largest = float(np.abs(fit).max(initial=0.0))
@@ -138,10 +147,10 @@ class Cutter:
                 # The curvature holds on the ball's predictions alone; any b is a point.
                 b = b * (problem.reach / largest * (1 - 1e-12))
                 fit = fit * (problem.reach / largest * (1 - 1e-12))
-            alpha = -loss.derivative(y, fit)
+            alpha, exact = -loss.derivative(y, fit), fit == 0.0
             terms = loss.value(y, fit) + alpha * fit
             # What A @ b and alpha are off by, seen by the distance of any zeta to the fit.
-            far = problem.reach * math.sqrt(problem.n) + float(np.linalg.norm(fit))
+            far = self.reach + float(np.linalg.norm(fit))
             wrong = (members.size + 4) * _UNIT * float(np.abs(b).sum()) * self.longest
             lost = far * (self.kappa * wrong + 16 * _UNIT * float(np.linalg.norm(alpha)))
         else:
@@ -157,15 +166,17 @@ class Cutter:
         constant = math.fsum(terms - self.origins) + float((d[members] * b * b).sum()) / 2 - nu * r * r / 2
         # Entries of X'alpha are within (n + 64) units of their norms (`certificate`); sums of a few units.
         unit = (problem.n + 64) * _UNIT
-        lost += 2 * unit * float(np.linalg.norm(alpha)) * r * math.sqrt(problem.size) * self.longest
-        lost += 16 * _UNIT * problem.n * (1.0 + problem.target_bound + problem.record_range)
+        lost += 2 * unit * float(np.linalg.norm(alpha)) * self.reach
+        # Each term is a few units off the numbers it is made of, but where the fit is 0 it is 0.
+        sizes = np.where(exact, 0.0, np.abs(terms) + np.abs(alpha * y) + self.origins)
+        lost += 16 * _UNIT * float(sizes.sum()) + self.score_error
         lost += 1e-13 * (abs(constant) + nu * r * r + float((d[members] * b * b).sum()))
         return Cut(constant - lost, weights)
 
     def _multiplier(self, v: Floats, d: Floats, z: Floats) -> tuple[float, Floats]:
         """Return the best multiplier of the ball for the point z, and ridge + nu + kappa d, [p].
 
-        The bound at z is concave in nu, with derivative (sum z v^2 / mu^2 - r^2) / 2: Newton on 1 / norm,
+        The cut at z is concave in nu, with derivative (sum z v^2 / mu^2 - r^2) / 2: Newton on 1 / norm,
         from the left, which does not pass the root; any nu >= 0 is valid.
         """
         problem = self.problem
@@ -204,7 +215,9 @@ class Pool:
         return len(self._constants)
 
     def add(self, cut: Cut) -> None:
-        """Add a cut."""
+        """Add a cut; one that is not finite says nothing and is left out."""
+        if not (math.isfinite(cut.constant) and np.isfinite(cut.weights).all()):
+            return
         self._constants.append(cut.constant)
         self._weights.append(cut.weights)
         self._stacked = None
@@ -224,7 +237,10 @@ class Pool:
         C, W = self.arrays
         C, W = C[: shares.size], W[: shares.size]
         shares = np.maximum(shares, 0.0)
-        shares = shares / shares.sum()
+        total = float(shares.sum())
+        if not 0 < total < math.inf:  # not a solution: any combination is valid
+            shares, total = np.ones(shares.size), float(shares.size)
+        shares = shares / total
         used = np.flatnonzero(shares)
         weights = shares[used] @ W[used] * (1 + 4 * used.size * _UNIT)
         terms = shares[used] * C[used]
@@ -234,9 +250,7 @@ class Pool:
         """Return the largest of the cuts at each support, a lower bound on its score, [m]."""
         return self.tight(supports)[0]
 
-    def tight(
-        self, supports: Supports, chosen: Supports | slice = slice(None)
-    ) -> tuple[Floats, Supports]:
+    def tight(self, supports: Supports, chosen: Supports | slice = slice(None)) -> tuple[Floats, Supports]:
         """Return the largest of the (chosen) cuts at each support, and which it is, [m] each."""
         C, W = self.arrays
         C, W = C[chosen], W[chosen]

@@ -26,7 +26,7 @@ Supports = npt.NDArray[np.int64]
 #: Absolute tolerance of a row and of an integer, the least that both solvers take.
 TOLERANCE = 1e-9
 #: Supports after which a round ends: each brings a cut.
-_ENOUGH = 8
+_ENOUGH = 3
 
 
 @dataclass(frozen=True)

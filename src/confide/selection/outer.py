@@ -135,6 +135,7 @@ class _Search:
         self.problem, self.maker, self.watch = problem, maker, watch
         self.cutter = Cutter(problem)
         self.pool = Pool(problem.p, problem.size)
+        self.pool.add(self.cutter.trivial())
         self.scores: dict[Support, float] = {}
         #: The solver's own dual bound of the last round: shown, and no part of a proof.
         self.claimed = -math.inf
@@ -156,9 +157,11 @@ class _Search:
         shares, order = self._relax(groups, level)
         self._start(count, groups, level, shares)
         total = math.prod(math.comb(columns.size, number) for columns, number in groups)
-        if self.best(count, level)[1].size == total:
+        scored = self.best(count, level)[1].size
+        if scored == total:
             return True, math.inf
-        self._rounds(count, groups, level, what)
+        if scored == count:
+            self._rounds(count, groups, level, what)
         return self._prove(count, groups, level, order, what)
 
     def _relax(self, groups: Groups, level: tuple[Supports, int] | None) -> tuple[Floats, Floats]:
@@ -169,7 +172,7 @@ class _Search:
             if columns.size:
                 core[columns] = number / columns.size
         self.pool.add(self.cutter.cut(core))
-        first = float(self.pool.values_at(core)[0])
+        first = float(self.pool.values_at(core)[-1])
         unit = max(abs(first), problem.tau)
         master = self.maker(problem.p, problem.size, level)
         C, W = self.pool.arrays
@@ -195,34 +198,42 @@ class _Search:
         self.pool.add(combined)
         return core, combined.weights
 
-    def _start(
-        self, count: int, groups: Groups, level: tuple[Supports, int] | None, shares: Floats
-    ) -> None:
+    def _start(self, count: int, groups: Groups, level: tuple[Supports, int] | None, shares: Floats) -> None:
         """Score supports around the relaxation: descent by swaps, then neighbours of the best."""
         picked = [columns[np.argsort(-shares[columns], kind="stable")[:number]] for columns, number in groups]
         self._add(np.sort(np.concatenate(picked))[None, :])
         expanded: set[Support] = set()
         while self.watch.left > 0:
-            columns, scores = self.best(count, level)
-            threshold = float(scores[-1]) if scores.size == count else math.inf
-            fresh = [row for row in map(tuple, columns.tolist()) if row not in expanded]
+            rows = self.best(count, level)[0].tolist()
+            fresh = [row for row in map(tuple, rows) if row not in expanded]
             if not fresh:
                 break
             expanded.add(fresh[0])
-            near = self._swaps(fresh[0], groups)
-            near = near[[tuple(row) not in self.scores for row in near.tolist()]]
-            if not len(near):
-                continue
-            values = self.pool.values(near)
-            order = np.argsort(values, kind="stable")
-            for i in range(0, order.size, 64):
-                part = order[i : i + 64]
-                part = part[values[part] < threshold]
-                if not part.size or self.watch.left <= 0:
-                    break
-                self._add(near[part])
-                scores = self.best(count, level)[1]
-                threshold = float(scores[-1]) if scores.size == count else math.inf
+            self._neighbours(fresh[0], count, groups, level, None)
+
+    def _neighbours(
+        self,
+        support: Support,
+        count: int,
+        groups: Groups,
+        level: tuple[Supports, int] | None,
+        most: int | None,
+    ) -> None:
+        """Score those swaps of a support that the cuts leave below the score to beat, `most` at most."""
+        near = self._swaps(support, groups)
+        near = near[[tuple(row) not in self.scores for row in near.tolist()]]
+        if not len(near):
+            return
+        values = self.pool.values(near)
+        order = np.argsort(values, kind="stable")[:most]
+        for i in range(0, order.size, 64):
+            scores = self.best(count, level)[1]
+            threshold = float(scores[-1]) if scores.size == count else math.inf
+            part = order[i : i + 64]
+            part = part[values[part] < threshold]
+            if not part.size or self.watch.left <= 0:
+                break
+            self._add(near[part])
 
     def _swaps(self, support: Support, groups: Groups) -> Supports:
         """Return the supports that differ in one column, within the groups; sorted rows."""
@@ -251,9 +262,7 @@ class _Search:
             z[support] = 1.0
             self.pool.add(self.cutter.cut(z))
 
-    def _rounds(
-        self, count: int, groups: Groups, level: tuple[Supports, int] | None, what: str
-    ) -> None:
+    def _rounds(self, count: int, groups: Groups, level: tuple[Supports, int] | None, what: str) -> None:
         """Ask the master until it finds no support below the score to beat."""
         best, threshold, floor = self._state(count, groups, level)
         unit = max(threshold - floor, self.problem.tau)
@@ -273,9 +282,12 @@ class _Search:
             if not fresh:
                 break
             known = len(self.pool)
+            before = len(self.scores)
             self._add(np.array(fresh, dtype=np.int64))
+            for support in fresh:
+                self._neighbours(support, count, groups, level, 64)
             self._feed(master, np.arange(known, len(self.pool)), best, unit, floor)
-            master.exclude(fresh)
+            master.exclude(list(self.scores)[before:])
             threshold = float(self.best(count, level)[1][-1])
 
     def _state(
@@ -283,7 +295,7 @@ class _Search:
     ) -> tuple[float, float, float]:
         """Return the best score, the one to beat, and what all scores are proven to be above."""
         scores = self.best(count, level)[1]
-        threshold = float(scores[-1]) if scores.size == count else 0.0
+        threshold = float(scores[-1]) if scores.size == count else math.inf
         return float(scores[0]), threshold, self.pool.floor(groups)
 
     def _useful(self, tight: Supports) -> Supports:
