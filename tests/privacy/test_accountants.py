@@ -126,8 +126,8 @@ class MetamorphicSuite:
 
 class TestBasic(MetamorphicSuite):
     accountant = BasicAccountant
-    names = ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip", "randomized_response",
-             "approximate", "group")  # fmt: skip
+    names = ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip", "top_r", "mistakes",
+             "randomized_response", "approximate", "group")  # fmt: skip
 
     def test_exact(self):
         assert self.epsilon(Event.of("pure", epsilon=0.1).times(3)) == Fraction(3, 10)
@@ -136,10 +136,12 @@ class TestBasic(MetamorphicSuite):
 class TestZCDP(MetamorphicSuite):
     accountant = ZCDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "randomized_response", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "group")  # fmt: skip
 
     def test_bounded_range_only_for_the_exponential_mechanism(self):  # F16
         assert zcdp_cost(Event.of("exponential", epsilon=1)) == Fraction(1, 8)
+        assert zcdp_cost(Event.of("top_r", epsilon=1, top=50)) == Fraction(1, 8)
+        assert zcdp_cost(Event.of("mistakes", epsilon=1)) == Fraction(1, 8)
         assert zcdp_cost(Event.of("permute_and_flip", epsilon=1)) == Fraction(1, 2)
         assert zcdp_cost(Event.of("pure", epsilon=1)) == Fraction(1, 2)
         assert zcdp_cost(Event.of("gaussian", noise_multiplier=2.0).times(3)) == Fraction(3, 8)
@@ -149,13 +151,13 @@ class TestZCDP(MetamorphicSuite):
 class TestRDP(MetamorphicSuite):
     accountant = RDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "randomized_response", "poisson_gaussian", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "poisson_gaussian", "group")  # fmt: skip
 
 
 class TestPLD(MetamorphicSuite):
     accountant = PLDAccountant
     names = ("gaussian", "laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip",
-             "randomized_response", "approximate", "poisson_gaussian", "group")  # fmt: skip
+             "top_r", "mistakes", "randomized_response", "approximate", "poisson_gaussian", "group")  # fmt: skip
 
     def test_gaussians_are_exact(self):
         events = [

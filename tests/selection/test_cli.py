@@ -67,6 +67,21 @@ def test_file_to_result(run, monkeypatch):
     assert str(run.ledger.total().epsilon) == "4"
 
 
+def test_mechanisms_with_a_list_or_an_assumption(run):
+    listed = json.loads(run("--json", "--mechanism", "top_r", "--top", "5", epsilon="1").output)
+    assert listed["top"] == listed["guarantee"]["event"]["parameters"]["top"] == 5
+    refused = run("--mechanism", "mistakes", epsilon="1")
+    assert refused.exit_code == 3
+    assert "gap condition" in refused.output
+    assert str(run.ledger.total().epsilon) == "1"
+    done = run("--mechanism", "mistakes", "--accept", "gap condition", epsilon="1")
+    assert done.exit_code == 0, done.output
+    assert "gap condition" in " ".join(done.output.split())
+    assert str(run.ledger.total().epsilon) == "2"
+    assert run("--top", "5").exit_code == 2
+    assert run("--mechanism", "top_r", "--top", "0").exit_code == 2
+
+
 def test_refusals_have_exit_codes_and_remedies(run):
     refused = run(epsilon="5")
     assert refused.exit_code == 3

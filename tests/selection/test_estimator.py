@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from confide.errors import BudgetError, DataError, ParameterError, UnsupportedError
+from confide.errors import BudgetError, DataError, ParameterError, RefusedError, UnsupportedError
 from confide.ledger import Ledger
 from confide.selection import SubsetSelector
 
@@ -92,6 +92,9 @@ def test_seeds_repeat_and_entropy_does_not():
         ({"epsilon": np.nan}, "epsilon"),
         ({"epsilon": np.inf}, "epsilon"),
         ({"mechanism": "mcmc"}, "mechanism"),
+        ({"top": 5}, "top_r"),
+        ({"mechanism": "top_r", "top": 0}, "top"),
+        ({"mechanism": "top_r", "top": 2.0}, "top"),
         ({"loss": "poisson"}, "loss"),
         ({"feature_bounds": None}, "feature_bounds"),
         ({"feature_bounds": (1, 1)}, "feature_bounds"),
@@ -333,3 +336,26 @@ def test_declared_rows_of_a_person_are_an_assumption():
     many = SubsetSelector(1, 1, feature_bounds=(-1, 1), target_bounds=(-1, 1), max_rows_per_person=3)
     assert "at most 3 rows a person" in many.fit(X, y).guarantee_.assumptions
     assert one.assumptions == ("unrecorded",)
+
+
+@pytest.mark.parametrize(("options", "top"), [({}, 2 + 6 * 2), ({"top": 3}, 3), ({"top": 1000}, 28)])
+def test_top_r_lists_a_public_number_of_supports(options, top):
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 8))
+    bounds = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
+    selector = SubsetSelector(2, 60, mechanism="top_r", **bounds, **options)
+    assert clone(selector).get_params()["top"] == options.get("top")
+    fitted = selector.fit(X, X[:, 2] - X[:, 5])
+    assert fitted.support_.tolist() == [2, 5]
+    assert fitted.guarantee_.event["top"] == fitted.result_.top == top
+    assert fitted.guarantee_.assumptions == ("unrecorded",)
+
+
+def test_mistakes_names_its_assumption(tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 8))
+    selector = SubsetSelector(2, 60, mechanism="mistakes", feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    assert selector.fit(X, X[:, 2] - X[:, 5]).guarantee_.assumptions == ("gap condition", "unrecorded")
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="t", epsilon=99, adjacency="replace_one")
+    with pytest.raises(RefusedError, match="gap condition"):
+        selector.set_params(ledger=ledger).fit(X, X[:, 2] - X[:, 5])
+    assert ledger.total().epsilon == 0
+    assert not hasattr(selector, "support_")

@@ -106,7 +106,7 @@ def test_draws_follow_the_law_of_the_encoded_problem():
     assert distance < 1.5 * sum(np.sqrt(chance / draws) for chance in chances.values()) / 2
 
 
-@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
+@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip", "top_r", "mistakes"])
 @pytest.mark.parametrize(
     ("loss", "schema"),
     [
@@ -123,7 +123,8 @@ def test_losses_and_mechanisms(loss, schema, mechanism):
     result = select(Table.from_frame(frame(), schema), size=2, epsilon=60, loss=loss, mechanism=mechanism)
     assert result.support == ("x1", "x2")
     assert result.guarantee.event.mechanism == mechanism
-    assert result.guarantee.assumptions == ("unrecorded",)
+    conditional = ("gap condition",) if mechanism == "mistakes" else ()
+    assert result.guarantee.assumptions == (*conditional, "unrecorded")
     if schema is CLASSES:
         assert result.loss == (loss or "squared")
         assert result.target_bound == 1.0
@@ -137,9 +138,56 @@ def test_zcdp_cost_of_each_mechanism():
     table = Table.from_frame(frame(), SCHEMA)
     costs = [
         zcdp_cost(select(table, size=2, epsilon=1, mechanism=name, dry_run=True).event)
-        for name in ("exponential", "permute_and_flip")
+        for name in ("exponential", "permute_and_flip", "top_r", "mistakes")
     ]
-    assert [float(cost) for cost in costs] == [0.125, 0.5]
+    assert [float(cost) for cost in costs] == [0.125, 0.5, 0.125, 0.125]
+
+
+def test_mistakes_is_refused_unless_accepted_by_name(tmp_path):
+    table = Watched(Table.from_frame(frame(), SCHEMA))
+    opened = {"dataset": "clinic", "epsilon": 3, "delta": 0, "adjacency": "replace_one"}
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db", **opened)
+    for dry_run in (True, False):
+        with pytest.raises(RefusedError, match="gap condition"):
+            select(table, size=2, epsilon=1, mechanism="mistakes", ledger=ledger, dry_run=dry_run)
+    assert "cells" not in table.read
+    assert ledger.total().epsilon == 0
+    knowing = Ledger.open(f"sqlite:///{tmp_path}/l.db", **opened, accept=("gap condition",))
+    result = select(table, size=2, epsilon=1, mechanism="mistakes", ledger=knowing)
+    assert result.guarantee.assumptions == ("gap condition",)
+    assert "assuming: gap condition" in str(result.guarantee)
+    assert ledger.total().epsilon == 1
+    alone = select(table, size=2, epsilon=1, mechanism="mistakes", random_state=0)
+    assert alone.guarantee.assumptions == ("gap condition", "seeded", "unrecorded")
+
+
+def test_the_list_of_top_r_is_public_and_recorded():
+    table = Table.from_frame(frame(), SCHEMA)
+    result = select(table, size=2, epsilon=1, mechanism="top_r", top=5)
+    assert result.guarantee.event["top"] == result.to_dict()["top"] == result.top == 5
+    assert result.guarantee.assumptions == ("unrecorded",)
+    default = select(table, size=2, epsilon=1, mechanism="top_r", dry_run=True)
+    assert default.event["top"] == 2 + (8 - 2) * 2
+    assert select(table, size=7, epsilon=1, mechanism="top_r", dry_run=True, top=100).event["top"] == 8
+    plain = select(table, size=2, epsilon=1)
+    assert plain.top is None
+    assert "top" not in plain.to_dict()
+    for bad in (0, 1.5, 10**6 + 1, True):
+        with pytest.raises(ParameterError, match="top"):
+            select(table, size=2, epsilon=1, mechanism="top_r", top=bad)
+    with pytest.raises(ParameterError, match="top_r"):
+        select(table, size=2, epsilon=1, top=5)
+
+
+def test_diagnostics_of_the_other_mechanisms():
+    table = Table.from_frame(frame(), SCHEMA)
+    options = {"size": 2, "epsilon": 1, "diagnostics": "public data", "adjacency": "add_remove_one"}
+    facts = dict(select(table, mechanism="mistakes", **options).diagnostics)
+    assert facts["gap_condition"] == (facts["gap"] > facts["gap_needed"])
+    assert {"seconds", "score"} == set(dict(select(table, mechanism="top_r", **options).diagnostics))
+    whole = dict(select(table, mechanism="mistakes", **{**options, "size": 8}).diagnostics)
+    assert whole["gap_condition"] == 1
+    assert "gap" not in whole
 
 
 def test_chunked_tables_give_the_same_support(tmp_path):

@@ -78,6 +78,21 @@ def test_the_number_of_rows_shows_nowhere(n, m, loss, schema, tmp_path):
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(("loss", "schema"), [("squared", SCHEMA), ("hinge", CLASSES)])
+def test_a_changed_row_does_not_show_beside_a_list_either(row, loss, schema, adjacency, tmp_path):
+    ask = {"size": 2, "epsilon": 1, "loss": loss, "adjacency": adjacency}
+    for options in ({"mechanism": "top_r", "top": 6}, {"mechanism": "mistakes"}):
+        pair = [
+            outcome(data, schema, tmp_path, f"{options['mechanism']}{i}", **ask, **options)
+            for i, data in enumerate((frame(60), replaced(frame(60), ROWS[row])))
+        ]
+        assert pair[0] == pair[1]
+        # No ledger takes the conditional guarantee, whatever the rows are.
+        assert pair[0][0] == ("result" if options["mechanism"] == "top_r" else "AssumptionError")
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_refusals_are_the_same_and_free(adjacency, tmp_path):
     bad = [{"size": 9, "epsilon": 1}, {"size": 2, "epsilon": 3}, {"size": 2, "epsilon": 1, "radius": -1}]
     for k, ask in enumerate(bad):
