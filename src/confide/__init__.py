@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide.ledger import Ledger as Ledger
+    from confide.pipeline import SparseClassifier as SparseClassifier
+    from confide.pipeline import SparseRegressor as SparseRegressor
     from confide.privacy import Adjacency as Adjacency
     from confide.privacy import Guarantee as Guarantee
     from confide.report import write_report as write_report
@@ -31,6 +33,8 @@ _WHERE = {
     "Ledger": "confide.ledger",
     "PrivateRegressor": "confide.training",
     "Schema": "confide.schema",
+    "SparseClassifier": "confide.pipeline",
+    "SparseRegressor": "confide.pipeline",
     "SubsetSelector": "confide.selection",
     "Table": "confide.schema",
     "select": "confide.selection",
@@ -38,7 +42,18 @@ _WHERE = {
     "train": "confide.training",
     "write_report": "confide.report",
 }
-_ROOMS = ("data", "errors", "ledger", "mechanisms", "privacy", "report", "schema", "selection", "training")
+_ROOMS = (
+    "data",
+    "errors",
+    "ledger",
+    "mechanisms",
+    "pipeline",
+    "privacy",
+    "report",
+    "schema",
+    "selection",
+    "training",
+)
 
 __all__ = ["__version__", *sorted(_WHERE)]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -136,6 +136,11 @@ class Plan:
         """Deviation of the noise in one released number."""
         return self.multiplier * self.sensitivity if self.multiplier else self._laplace_deviation()
 
+    @property
+    def spread(self) -> float:
+        """Deviation of the noise in X'y: what plans are compared by."""
+        return self.deviation / self.weight / (1.0 if self.pure else math.sqrt(2.0))
+
     def _laplace_deviation(self) -> float:
         return math.sqrt(2.0) * self.sensitivity / float(self.epsilon)
 

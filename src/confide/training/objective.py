@@ -176,6 +176,12 @@ class Plan:
         return self.delta == 0
 
     @property
+    def spread(self) -> float:
+        """Deviation of each b_j: what plans are compared by."""
+        size = self.shape.size
+        return self.scale * (math.sqrt((size + 1) * (size + 2) / 3) if self.pure else 1.0)
+
+    @property
     def noise_step(self) -> float:
         """Grid of the normal numbers behind b."""
         return 2.0 ** (math.floor(math.log2(self.scale)) - 40)
