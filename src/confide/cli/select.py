@@ -12,6 +12,7 @@ from confide.cli.shared import Json, check_targets, emit, reporting, warn_unreco
 from confide.errors import ParameterError
 
 if TYPE_CHECKING:
+    from confide.pipeline import SparseResult
     from confide.privacy import Guarantee
     from confide.schema import Schema
     from confide.selection import SelectionResult
@@ -61,6 +62,14 @@ def select(
             metavar="NAME",
         ),
     ] = None,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Fit the coefficients of the selected columns too, in one charge.")
+    ] = False,
+    delta: Annotated[str, typer.Option(help="Total delta, of the coefficients; with --fit.")] = "0",
+    split: Annotated[
+        str | None,
+        typer.Option(help="Part of epsilon that selects; the rest fits. With --fit. [default: 0.5]"),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
     ] = False,
@@ -85,8 +94,14 @@ def select(
         "label": f"select {file.name}",
     }
     with reporting(as_json):
+        if fit:
+            options |= {"delta": delta, "split": split, "label": f"select and fit {file.name}"}
+        elif delta != "0" or split is not None:
+            raise ParameterError(
+                "The options --delta and --split belong to --fit.", "Pass --fit, or leave them out."
+            )
         result, guarantee, declared = _run(
-            file, schema, ledger, accept or (), loss, dry_run, out, force, delimiter, options
+            file, schema, ledger, accept or (), loss, dry_run, out, force, delimiter, options, fit
         )
     if as_json:
         body = {"status": "preview", "guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
@@ -95,7 +110,7 @@ def select(
         typer.echo(f"Would be charged: {guarantee}")
         warn_unrecorded(ledger)
     else:
-        _show(result, declared)
+        (_show_fit if fit else _show)(result, declared)
         warn_unrecorded(ledger)
         if out is not None:
             typer.echo(f"Wrote {out}.")
@@ -112,11 +127,12 @@ def _run(
     force: bool,
     delimiter: str | None,
     options: dict[str, Any],
-) -> tuple[SelectionResult | None, Guarantee, Schema]:
+    fit: bool,
+) -> tuple[SelectionResult | SparseResult | None, Guarantee, Schema]:
     from confide.ledger import Ledger
     from confide.schema import Schema, Table
-    from confide.selection import select as draw
 
+    draw = _front(fit)
     check_targets(out, force=force)
     declared = Schema.load(schema)
     book = None if ledger is None else Ledger.from_handle(ledger, accept=accept)
@@ -129,6 +145,16 @@ def _run(
     if out is not None:
         write_text(out, result.to_json(indent=1) + "\n")
     return result, result.guarantee, declared
+
+
+def _front(fit: bool) -> Any:
+    if fit:
+        from confide.pipeline import select_and_fit
+
+        return select_and_fit
+    from confide.selection import select
+
+    return select
 
 
 def _loss(text: str | None) -> Any:
@@ -147,7 +173,34 @@ def _loss(text: str | None) -> Any:
         ) from None
 
 
-def _show(result: SelectionResult, schema: Schema) -> None:
+def _show_fit(result: Any, schema: Schema) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    model, fitted, selection = result.model, result.coefficients, result.selection
+    owners = {name: column for column in schema.columns for name in column.feature_names}
+    target = f"score of {model.classes[1]!r}" if model.classes else "prediction"
+    part = "no choice to make" if selection is None else f"{selection.mechanism}, {selection.loss} loss"
+    title = (
+        f"{target}: {len(model.names)} columns ({part}), coefficients by {fitted.method}, {fitted.loss} loss"
+    )
+    grid = Grid(title=title, title_justify="left")
+    for heading in ("selected", "coefficient", "of column", "role", "declared domain"):
+        grid.add_column(heading, overflow="fold")
+    grid.add_row("(intercept)", f"{model.intercept:.6g}", "", "", "")
+    for name, value in zip(model.names, model.coefficients.tolist(), strict=True):
+        column = owners[name]
+        grid.add_row(
+            *(Text(cell) for cell in (name, f"{value:.6g}", column.name, column.role, column.domain))
+        )
+    console = Console()
+    console.print(grid)
+    console.print(Text("Coefficients are of encoded columns, within [-1, 1] of their declared domains."))
+    console.print(Text(str(result.guarantee)))
+
+
+def _show(result: Any, schema: Schema) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
