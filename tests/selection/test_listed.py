@@ -173,7 +173,7 @@ def test_log_ratio_of_neighbours(adjacency):
 @pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove_one", "replace_one"])
 def test_log_ratio_of_many_neighbours(adjacency):
-    ratios = [worst_ratio(seed, adjacency) for seed in range(1000)]
+    ratios = [worst_ratio(seed, adjacency) for seed in range(5000)]
     assert max(ratios) <= 1 + 1e-9
 
 
