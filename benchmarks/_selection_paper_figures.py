@@ -26,9 +26,10 @@ STYLE = {
     "lasso_votes": ("#E69F00", "P", "Lasso votes"),
     "screening": ("#7F7F7F", "X", "marginal screening"),
     "best_subset": ("#000000", "*", "best subset (not private)"),
-    "pipeline": ("#8C510A", "h", "SparseRegressor (all private)"),
+    "pipeline": ("#8C510A", "h", "SparseRegressor, delta = 0"),
+    "pipeline_delta": ("#C69C6D", "H", "SparseRegressor, delta = 1e-6"),
 }
-SETTING = {"confide": "default radius and ridge", "paper": "the paper's: r = 1.1, lambda = {}"}
+SETTING = {"confide": "default radius and ridge", "paper": "the paper's: r = 1.1, lambda = 120"}
 FREE = ("lasso_votes", "screening")
 GRID = {"color": "#dddddd", "linewidth": 0.6}
 
@@ -61,8 +62,8 @@ def curves(rows, x: str, value: str):
     }
 
 
-def panel(axis, rows, x, value, label, *, log=True, unit=True) -> set[tuple[str, str]]:
-    """Draw the curves of one panel; crosses below the axis where nothing finished."""
+def panel(axis, rows, x, value, label, *, log=True) -> set[tuple[str, str]]:
+    """Draw the curves of one panel; crosses at its foot where nothing finished."""
     drawn = set()
     for place, ((mechanism, setting), (xs, values)) in enumerate(curves(rows, x, value).items()):
         colour, marker, _ = STYLE[mechanism]
@@ -82,9 +83,6 @@ def panel(axis, rows, x, value, label, *, log=True, unit=True) -> set[tuple[str,
         axis.minorticks_off()
     axis.set_xlabel(label)
     axis.tick_params(axis="x", labelsize=8)
-    if unit:  # a strip below 0 for the crosses
-        axis.set_ylim(-0.13, 1.03)
-        axis.set_yticks(np.linspace(0, 1, 6))
     axis.grid(axis="y", **GRID)
     axis.spines[["top", "right"]].set_visible(False)
     return drawn
@@ -94,8 +92,9 @@ def short(value: float) -> str:
     return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 
-def legend(figure, drawn, crosses=False, columns=4, ridge="120") -> None:
+def legend(figure, drawn, crosses=False, columns=4, settings=None) -> None:
     """One entry a mechanism and one a setting, below the panels."""
+    settings = settings or SETTING
     names = [name for name in STYLE if any(mechanism == name for mechanism, _ in drawn)]
     handles = []
     for name in names:
@@ -105,14 +104,21 @@ def legend(figure, drawn, crosses=False, columns=4, ridge="120") -> None:
                               linestyle=(0, (4, 2)) if hollow else "-",
                               markerfacecolor="white" if hollow else colour))  # fmt: skip
     if {setting for name, setting in drawn if name not in FREE} >= set(SETTING):
-        handles.append(Line2D([], [], color="#444444", marker="o", label=SETTING["confide"]))
+        handles.append(Line2D([], [], color="#444444", marker="o", label=settings["confide"]))
         handles.append(Line2D([], [], color="#444444", marker="o", markerfacecolor="white",
-                              linestyle=(0, (4, 2)), label=SETTING["paper"].format(ridge)))  # fmt: skip
+                              linestyle=(0, (4, 2)), label=settings["paper"]))  # fmt: skip
     if crosses:
         handles.append(
             Line2D([], [], color="#444444", marker="x", linestyle="", label="not finished in time")
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+
+
+def shares(axes, rows) -> None:
+    """Give panels of probabilities their range, with a strip for crosses where there are any."""
+    for axis in np.ravel(axes):
+        axis.set_ylim(-0.13 if unfinished(rows) else -0.03, 1.03)
+        axis.set_yticks(np.linspace(0, 1, 6))
 
 
 def save(figure, folder: Path, name: str) -> None:
@@ -136,6 +142,7 @@ def against_rows(data: Rows, folder: Path, value: str, name: str, text: str) -> 
                 drawn |= panel(axis, rows, "n", value, "rows n")
             axis.set_title(f"epsilon = {epsilon}", fontsize=10)
         axes[0].set_ylabel(text)
+        shares(axes, everything)
         figure.suptitle(f"5 of {p:,} columns, correlation 0.1, SNR 5, b = 0.5, replace_one (mean over tables)",
                         fontsize=10)  # fmt: skip
         legend(figure, drawn, unfinished(everything))
@@ -146,17 +153,17 @@ def prediction(data: Rows, folder: Path) -> None:
     rows = data.where(study="prediction")
     if not rows:
         return
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2), sharey=True, layout="constrained")
-    private = [row for row in rows if row["mechanism"] == "pipeline"]
-    rest = [row for row in rows if row["mechanism"] != "pipeline"]
-    drawn = panel(left, rest, "n", "error", "rows n", unit=False)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2), layout="constrained")
+    private = [row for row in rows if row["mechanism"].startswith("pipeline") and row["status"] == "done"]
+    rest = [row for row in rows if not row["mechanism"].startswith("pipeline")]
+    drawn = panel(left, rest, "n", "error", "rows n")
     left.set_title("columns selected at epsilon = 2, coefficients refitted without privacy", fontsize=10)
     both = [row for row in rest if (row["mechanism"], row["setting"]) in
             (("exponential", "confide"), ("best_subset", "confide"))]  # fmt: skip
-    panel(right, both, "n", "error", "rows n", unit=False)
-    right.set_title("columns and coefficients, epsilon = 2 together", fontsize=10)
-    if any(row["status"] == "done" for row in private):
-        drawn |= panel(right, private, "n", "private_error", "rows n", unit=False)
+    panel(right, both, "n", "error", "rows n")
+    right.set_title("SparseRegressor: columns and coefficients at epsilon = 2 together", fontsize=10)
+    if private:
+        drawn |= panel(right, private, "n", "private_error", "rows n")
     left.set_ylabel("mean squared error on fresh rows")
     figure.suptitle("5 of 100 columns, b = 0.5, replace_one; mean over tables and draws", fontsize=10)
     legend(figure, drawn, unfinished(rest))
@@ -178,9 +185,12 @@ def hinge(data: Rows, folder: Path) -> None:
                 drawn |= panel(axis, here, "n", value, "rows n" if value == "f1" else "")
             axis.set_title(f"epsilon = {epsilon}", fontsize=10)
         line[0].set_ylabel(text)
+    shares(axes, rows)
     figure.suptitle("Hinge loss, 3 of 50 columns, correlation 0.1, b = 0.5, replace_one (mean over tables)",
                     fontsize=10)  # fmt: skip
-    legend(figure, drawn, unfinished(rows), ridge="100")
+    legend(
+        figure, drawn, unfinished(rows), settings={**SETTING, "paper": "the paper's: r = 1.1, lambda = 100"}
+    )
     save(figure, folder, "hinge")
 
 
@@ -199,6 +209,7 @@ def ablation_top(data: Rows, folder: Path) -> None:
     axes[0].annotate("default R = 477", (477, 0.97), xytext=(-4, 0), textcoords="offset points", fontsize=8,
                      ha="right", color="#555555")  # fmt: skip
     axes[0].set_ylabel("P(true support)")
+    shares(axes, rows)
     figure.suptitle(
         f"Size of the list: 5 of 100 columns, n = {int(rows[0]['n']):,}, replace_one", fontsize=10
     )
@@ -225,11 +236,11 @@ def ablation(data: Rows, folder: Path, study: str, label: str, zero: float | Non
             ticks = axis.get_xticks()
             axis.set_xticks(ticks, ["0" if v == zero else short(v) for v in ticks])
     axes[0].set_ylabel("mean over tables")
+    shares(axes, rows)
     n = int(rows[0]["n"])
-    figure.suptitle(
-        f"5 of 100 columns, n = {n:,}, epsilon = 1, replace_one; radius as named, {study} varied", fontsize=10
-    )
-    legend(figure, drawn, unfinished(rows))
+    figure.suptitle(f"5 of 100 columns, n = {n:,}, epsilon = 1, replace_one", fontsize=10)
+    radius = {"confide": "default radius", "paper": "the paper's radius 1.1"}
+    legend(figure, drawn, unfinished(rows), settings=radius if study == "ridge" else SETTING)
     save(figure, folder, study)
 
 
@@ -246,6 +257,7 @@ def correlation(data: Rows, folder: Path) -> None:
         drawn |= panel(axis, rows, "rho", value, "correlation of neighbouring columns", log=False)
         axis.set_title(text, fontsize=10)
     axes[0].set_ylabel("mean over tables")
+    shares(axes, rows)
     first = rows[0]
     figure.suptitle(f"5 of {first['p']} columns, n = {int(first['n']):,}, epsilon = {first['epsilon']}, b = 0.5, "
                     "replace_one", fontsize=10)  # fmt: skip
@@ -282,7 +294,7 @@ def side_by_side(data: Rows, folder: Path) -> None:
     handles = [Line2D([], [], color="#444444", linestyle="", **kind) for kind in (
         {"marker": "o", "label": "P(true support)"}, {"marker": "d", "label": "F1 of the support"},
         {"marker": "s", "label": f"filled: {SETTING['confide']}"},
-        {"marker": "s", "markerfacecolor": "white", "label": f"hollow: {SETTING['paper'].format(120)}"})]  # fmt: skip
+        {"marker": "s", "markerfacecolor": "white", "label": f"hollow: {SETTING['paper']}"})]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
     figure.suptitle(
         f"All methods: 5 of 100 columns, n = {int(n):,}, b = 0.5, replace_one (mean over tables)", fontsize=10
