@@ -248,6 +248,20 @@ def test_returning_the_best_of_a_level_is_not_private():
 # The list, and the tail.
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_drawn_from_are_the_least_computed_scores_to_the_last_bit(seed):
+    made = random_problem(400 + seed, most=11)
+    supports = all_supports(made)
+    scores = np.array([made.centred_scores(row[None])[0] for row in supports])  # each by itself
+    for top in {min(scores.size, top) for top in (1, 2, 30, 10**6)}:
+        rows, listed = module.proven(made, top)
+        assert np.array_equal(np.sort(listed), np.sort(scores)[:top])
+        assert len(set(map(tuple, rows.tolist()))) == top
+    best, levels = module.levels(made)
+    mistakes = made.size - np.isin(supports, best).sum(axis=1)
+    assert levels.tolist() == [scores[mistakes == t].min() for t in range(levels.size)]
+
+
 def test_a_list_without_a_proof_is_never_drawn_from(monkeypatch):
     from dataclasses import replace
 
