@@ -9,8 +9,10 @@ import pytest
 from instances import LOSSES, random_problem
 
 from confide.mechanisms import seeded_stream
+from confide.selection.columns import Columns
 from confide.selection.draws import make_bounder, make_envelope
 from confide.selection.exponent import exponent
+from confide.selection.gram import Gram
 
 
 def members(problem, bucket):
@@ -91,3 +93,14 @@ def test_log_weights_stay_as_small_as_epsilon_pays_for(loss, monkeypatch):
             assert bucket.bound.base - sum(bucket.bound.logs[j] for j in T) / eta <= problem.centred_score(
                 support
             )
+
+
+def test_curvature_of_sets_wider_than_the_sums_that_are_kept():
+    # Equal negative correlations: every row of a set adds to Gershgorin's sum, at any width.
+    p = 100
+    matrix = np.eye(p) - (np.ones((p, p)) - np.eye(p)) / p
+    X = np.linalg.cholesky(matrix).T
+    gram = Gram(Columns(X, 1.0))
+    for width in (2, 64, 65, 100):
+        block = matrix[:width, :width]
+        assert 0 <= gram.theta(width) <= np.linalg.eigvalsh(block)[0] + 1e-12

@@ -35,6 +35,8 @@ class Gram:
         self.count = 0
         self._theta: Floats | None = None
         self._smallest = 0.0
+        #: Whether Gershgorin's sums stop before the widest set.
+        self._cut = False
         self._inverses: dict[float, Floats | None] = {}
 
     @property
@@ -81,6 +83,8 @@ class Gram:
         if self._theta is None:
             self._measure()
         assert self._theta is not None
+        if width > self._theta.size and self._cut:
+            return self._smallest
         return max(self._smallest, float(self._theta[min(width, self._theta.size) - 1]))
 
     def _measure(self) -> None:
@@ -98,6 +102,7 @@ class Gram:
 
         self._smallest = max(0.0, float(eigh(R, eigvals_only=True, subset_by_index=(0, 0))[0]) - loss)
         most = min(keep.size, 64)
+        self._cut = keep.size > most
         off = np.abs(R)
         np.fill_diagonal(off, 0.0)
         top = -np.partition(-off, most - 1, axis=1)[:, :most] if keep.size > most else off
