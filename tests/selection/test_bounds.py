@@ -100,7 +100,10 @@ def test_curvature_of_sets_wider_than_the_sums_that_are_kept():
     p = 100
     matrix = np.eye(p) - (np.ones((p, p)) - np.eye(p)) / p
     X = np.linalg.cholesky(matrix).T
-    gram = Gram(Columns(X, 1.0))
+    columns = Columns(X, 1.0)
+    columns.measure(np.zeros(p))
+    gram = Gram(columns)
+    assert gram.theta(2) > 0.5
     for width in (2, 64, 65, 100):
         block = matrix[:width, :width]
         assert 0 <= gram.theta(width) <= np.linalg.eigvalsh(block)[0] + 1e-12
