@@ -290,16 +290,20 @@ def run(task: Task) -> list[dict[str, object]]:
     start = time.process_time()
     rows: list[dict[str, object]] = []
     empty = dict.fromkeys(VALUES, "")
+    lost = f"not finished after {task.limit:g} s"
     try:
         with deadline(task.limit * 1.25 + 5):
-            rows = list(_measure(task, empty))
+            for row in _measure(task, empty):
+                rows.append(row)  # what is done stays when the time is over
     except OutOfTimeError:
-        rows = []
+        pass
+    except Exception as error:  # one cell must not end a run of 25 minutes; it is recorded
+        lost = f"failed: {type(error).__name__}: {str(error)[:80]}"
     spent = (time.process_time() - start) / len(task.cells)
     done = {tuple(row[k] for k in KEYS) for row in rows}
     for cell in task.cells:
         if tuple(asdict(cell).values()) not in done:
-            rows.append({**asdict(cell), **empty, "status": f"not finished after {task.limit:g} s"})
+            rows.append({**asdict(cell), **empty, "status": lost})
     return [{**row, "seconds": f"{spent:.3g}"} for row in rows]
 
 

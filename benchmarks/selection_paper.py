@@ -29,10 +29,12 @@ STUDIES = ("recovery", "prediction", "hinge", "correlation", "top", "ridge", "bo
 #: CPU seconds of one task, roughly, for the estimate: by mechanism and p (a list that is not proven takes its
 #: limit).
 COST = {
-    ("top_r", 1_000): 4, ("mistakes", 1_000): 20, ("top_r", 10_000): 20, ("mistakes", 10_000): 20,
-    ("markov_chain", 1_000): 9, ("markov_chain_published", 1_000): 9, ("markov_chain", 10_000): 20,
-    ("markov_chain_published", 10_000): 20, ("exponential", 10_000): 2, ("permute_and_flip", 10_000): 2,
-    ("markov_chain", 100): 2, ("markov_chain_published", 100): 2, ("top_r", 100): 1, ("mistakes", 100): 1,
+    ("top_r", 50): 4, ("mistakes", 50): 4, ("top_r", 100): 1, ("markov_chain", 100): 2.5,
+    ("markov_chain_published", 100): 2.5, ("exponential", 1_000): 2, ("permute_and_flip", 1_000): 2,
+    ("top_r", 1_000): 10, ("mistakes", 1_000): 5, ("best_subset", 1_000): 2, ("markov_chain", 1_000): 8,
+    ("markov_chain_published", 1_000): 8, ("exponential", 10_000): 2, ("permute_and_flip", 10_000): 2,
+    ("top_r", 10_000): 20, ("mistakes", 10_000): 20, ("best_subset", 10_000): 20, ("markov_chain", 10_000): 30,
+    ("markov_chain_published", 10_000): 30, ("lasso_votes", 10_000): 1, ("pipeline", 100): 1,
 }  # fmt: skip
 
 
