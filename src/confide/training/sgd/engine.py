@@ -1,0 +1,392 @@
+"""Engine `dpsgd` (Cond-DP): noisy gradient steps over conditioned public columns.
+
+A generator: each step yields one `Statistic`, the sum of clipped per-row gradients on a public grid with its
+sensitivity, and is sent the private answer. Everything else (means, steps, averages, switches) is a function
+of answers and public numbers. Rows are clipped at c (1 - 10^-6). The mean divides by a public expected batch
+size; an empty batch yields a zero statistic, gets its noise and counts as a step (pitfalls F22, F25, F28).
+
+==============================================  ===============================================================
+edge case                                       what happens
+==============================================  ===============================================================
+empty batch                                     zero statistic, noise added, step counted
+a row whose gradient or output overflows        contributes zero, wherever it stands
+(cells of 1e308, of infinity)
+a row of 1e6                                    a vector of norm c
+gradient of zero                                contributes zero: no division by its norm
+no public, or no private columns                plain DP-SGD; label DP with public columns alone
+a batch larger than a block                     summed block by block, on the grid
+==============================================  ===============================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import ParameterError, UnsupportedError
+from confide.mechanisms import Statistic, grid_step, round_toward_zero
+from confide.mechanisms.grid import LARGEST_VALUE
+from confide.privacy import Adjacency
+from confide.training.sgd.arrays import Array, Floats, like, namespace, row_squares, to_host, without
+from confide.training.sgd.losses import Loss
+from confide.training.sgd.models import Model, Rows
+from confide.training.sgd.optimizers import Average, Optimizer
+from confide.training.sgd.sensitivity import CLIP_ROOM, Accounting, block_rows
+from confide.training.sgd.switch import Stage, check_blocks, mapping, reexpression
+
+#: Gradients and outputs beyond this contribute zero: their squares, and sums of those, stay finite.
+_LARGEST = 1e75
+#: Clip norms whose squares and grids are normal doubles.
+_CLIPS = (1e-60, 1e60)
+
+#: The relations under which columns may be public.
+LABELS_AND_PARTS = (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
+Batches = Iterator[npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fitted.
+
+    Attributes
+    ----------
+    model : Model
+    loss : Loss
+    public : array of shape (n, p)
+        Public columns before conditioning; p may be 0.
+    private : array of shape (n, q) or None
+        Private columns, clipped to declared bounds.
+    labels : array of shape (n,) or (n, 1)
+        Clipped to declared bounds, or class numbers.
+    accounting : Accounting
+    batch : float
+        Public expected number of rows of a batch: the divisor.
+    most_rows : int
+        Public bound on n, which rounding errors count; n itself under the replacement relations.
+    clip : float
+        c of the first stage, infinite for none: then each step's sensitivity is what one label can move it by.
+    weights : array of shape (n,) or None
+        Within [0, accounting.weight_cap].
+    """
+
+    model: Model
+    loss: Loss
+    public: Array
+    private: Array | None
+    labels: Array
+    accounting: Accounting
+    batch: float
+    most_rows: int
+    clip: float = math.inf
+    weights: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isinf(self.clip) and self.clip > 0) and not _CLIPS[0] <= self.clip <= _CLIPS[1]:
+            raise ParameterError(
+                f"The 'clip' parameter is {self.clip!r:.80}.", "Pass a number from 1e-60 to 1e60."
+            )
+        if math.isinf(self.clip) and self.accounting.multiplier > 0 and not self.spread_known:
+            raise ParameterError(
+                "The 'clip' parameter is infinite, and one row's gradient has no public bound here.",
+                "Pass a finite clip, or a gradient_bound.",
+            )
+        if self.accounting.adjacency not in LABELS_AND_PARTS and self.public.shape[1]:
+            raise UnsupportedError(
+                f"Under {self.accounting.adjacency.value!r} no column is public, and {self.public.shape[1]} are.",
+                "Pass them as private columns, or another adjacency.",
+            )
+
+    @property
+    def spread_known(self) -> bool:
+        """Whether what one label can move a sum by is public: full batches, labels the only secret."""
+        labels_only = self.accounting.adjacency in LABELS_AND_PARTS
+        heads = self.model.outputs == 1 or self.model.has_widths
+        return self.accounting.full and labels_only and self.private is None and heads
+
+
+@dataclass
+class State:
+    """Where a run stands; all of it is released or public, so all of it may be written down.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (size,)
+    optimizer : Optimizer
+    average : Average
+    step : int
+        Steps done.
+    clip : float
+        c of the present stage.
+    """
+
+    parameters: Floats
+    optimizer: Optimizer
+    average: Average
+    step: int = 0
+    clip: float = math.inf
+
+    @property
+    def averaged(self) -> Floats:
+        """The averaged iterate, in the coordinates of the present stage."""
+        return self.average.value(self.parameters)
+
+
+class Part(NamedTuple):
+    """Of one block of rows: the sum, max ||grad f||, and max |f| + ||grad f||.
+
+    The maxima are over rows that count, and infinite where they would tell a secret.
+    """
+
+    sums: Floats
+    widest: float
+    farthest: float
+
+
+@dataclass
+class _Run:
+    """Rows of the present stage, and the arithmetic of a step."""
+
+    problem: Problem
+    xp: Any = field(init=False)
+    matrix: Floats | None = field(init=False, default=None)
+    rows: Rows = field(init=False)
+    host: Floats = field(init=False)
+    size: int = field(init=False)
+    held: tuple[tuple[float, float], Statistic] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        task = self.problem
+        self.xp = namespace(task.public, task.private, task.labels)
+        self.size = block_rows(task.model.width)
+        self.host = to_host(task.public)  # conditioning is computed once a stage, on the host
+
+    def enter(self, stage: Stage) -> None:
+        """Condition the rows."""
+        task, xp = self.problem, self.xp
+        self.matrix = stage.matrix(self.host)
+        with np.errstate(all="ignore"):
+            public = task.public if self.matrix is None else task.public @ like(xp, self.matrix.T, task.public)
+        values = public
+        labels = xp.reshape(task.labels, (-1,))  # [n, 1] would broadcast to n x n
+        parts = [public] if task.private is None else [public, task.private]
+        if task.model.constant:
+            parts.append(xp.ones_like(xp.reshape(labels, (-1, 1))))
+        if len(parts) > 1:
+            values = (np.concatenate if xp is np else xp.concat)(parts, axis=1)
+        if xp is np:
+            values = np.ascontiguousarray(values)
+        self.rows = Rows.of(xp, task.model, values, int(task.public.shape[1]), labels, task.weights)
+
+    def gradient_length(self, parameters: Floats) -> float:
+        """Return the root mean square of ||grad f|| over public rows at released parameters; 0 if unknown."""
+        task = self.problem
+        if task.private is not None or task.model.outputs > 1 or self.rows.count == 0:
+            return 0.0
+        theta, total, count = like(self.xp, parameters, task.public), 0.0, 0
+        for rows in _parts(self.rows, self.size):
+            with np.errstate(all="ignore"):
+                _, tape = task.model.forward(self.xp, theta, rows)
+                squares, _ = task.model.backward(self.xp, theta, rows, tape, None)
+                values = to_host(rows.widths**2 if squares is None else squares)
+            values = values[values < _LARGEST**2]
+            total, count = total + float(values.sum()), count + values.size
+        return math.sqrt(total / count) if count else 0.0
+
+    def block(self, theta: Array, rows: Rows, clip: float) -> Part:
+        """Return the sum of clipped gradients of some rows."""
+        task, xp = self.problem, self.xp
+        model = task.model
+        f, tape = model.forward(xp, theta, rows)
+        weights = slope = task.loss.slope(xp, f, rows.labels)
+        if model.outputs == 1:
+            squares, deltas = model.backward(xp, theta, rows, tape, None)
+            norm = rows.widths if squares is None else xp.sqrt(squares)
+            size = abs(slope)
+            size *= norm
+        else:
+            squares, deltas = model.backward(xp, theta, rows, tape, slope)
+            norm = rows.widths if squares is None else xp.sqrt(squares)
+            size = norm if squares is not None else norm * xp.sqrt(row_squares(xp, slope))
+            weights = xp.ones_like(size)
+        widest = farthest = math.inf
+        bad = None
+        if task.spread_known:
+            far = abs(f) if model.outputs == 1 else xp.max(abs(f), axis=1)
+            far += norm
+            farthest, widest = float(far.max()), float(norm.max())
+            if not farthest < _LARGEST:  # NaN too
+                bad = ~(far < _LARGEST)
+                far, norm = without(xp, far, bad), without(xp, norm, bad)
+                farthest, widest = float(far.max()), float(norm.max())
+        if clip < math.inf:
+            limit = clip * (1.0 - CLIP_ROOM)
+            weights = weights * (limit / _at_least(xp, size, limit))
+        if rows.weighted:
+            weights = weights * rows.weights
+        if bad is None:
+            sums = to_host(model.contract(xp, theta, rows, tape, deltas, weights))
+            if sums.size == 0 or -math.inf < float(sums.min()) <= float(sums.max()) < math.inf:
+                return Part(sums, widest, farthest)
+            bad = ~(size < math.inf)
+        # Rows that overflow contribute zero; a zero weight alone would make 0 * inf.
+        rows, tape, deltas = model.scrub(xp, rows, tape, deltas, bad)
+        weights = without(xp, weights, bad)
+        return Part(to_host(model.contract(xp, theta, rows, tape, deltas, weights)), widest, farthest)
+
+    def reach(self, parts: list[Part], clip: float) -> tuple[float, float]:
+        """Return how far one label can move a row's unclipped gradient, and how long a row's can be."""
+        if not self.problem.spread_known:
+            return math.inf, clip
+        widest = max((part.widest for part in parts), default=0.0) * (1 + 1e-9)
+        farthest = max((part.farthest for part in parts), default=0.0)
+        loss = self.problem.loss
+        longest = clip if clip < math.inf else loss.slope_bound(farthest) * widest
+        return loss.label_shift(farthest) * widest, longest
+
+    def grid(self, clip: float, spread: float, length: float) -> Statistic:
+        """Return a statistic of zeros with the grid and sensitivity of a release; public numbers decide."""
+        task, book = self.problem, self.problem.accounting
+        # A label that moves nothing (all rows zero, or too far out) still gets its noise.
+        difference = max(book.difference(clip, spread), 1e-100)
+        length *= book.weight_cap * task.model.cancellation
+        if self.held is not None and self.held[0] == (difference, length):
+            return self.held[1]
+        size, rows = task.model.size, max(1, task.most_rows)
+        touched = book.touched(rows, self.size)
+        step = grid_step(
+            book.multiplier * difference,
+            size * (touched * book.ends) ** 2,
+            noise_multiplier=max(book.multiplier, 1.0),
+            rows=1 + rows // self.size,
+        )
+        spacing = step * touched * math.sqrt(size)
+        sensitivity = book.sensitivity(difference, book.rounding(length, rows, self.size), spacing)
+        empty = Statistic(np.zeros(size, dtype=np.int64), step, sensitivity, "dpsgd")
+        self.held = ((difference, length), empty)
+        return empty
+
+    def statistic(self, parameters: Floats, rows: Rows, clip: float) -> Statistic:
+        """Return one step's release."""
+        task = self.problem
+        theta = like(self.xp, parameters, task.public)
+        with np.errstate(all="ignore"):  # no warning may depend on a private cell
+            parts = [self.block(theta, part, clip) for part in _parts(rows, self.size)]
+            if task.accounting.multiplier == 0:
+                return _exact([part.sums for part in parts], task.model.size)
+            empty = self.grid(clip, *self.reach(parts, clip))
+            # Saturation moves no two values apart, and keeps sums of blocks, and noise, within 64 bits.
+            top = float(LARGEST_VALUE // max(1, len(parts)))
+            value = empty.value
+            for place, part in enumerate(parts):
+                units = _truncate(part.sums, 1.0 / empty.step, top)
+                value = units if place == 0 else value + units
+        return _with_value(empty, value)
+
+
+def _truncate(values: Floats, per_unit: float, top: float) -> npt.NDArray[np.int64]:
+    """Return values in units of the grid, toward zero, within +-top: `round_toward_zero` for finite values.
+
+    Sums of rows that count are finite (`_LARGEST`), and dividing by a power of two is exact.
+    """
+    units = values * per_unit
+    if units.size and not -top < float(units.min()) <= float(units.max()) < top:
+        units = np.clip(np.nan_to_num(units, nan=0.0), -top, top)
+    return units.astype(np.int64)
+
+
+def _with_value(empty: Statistic, value: npt.NDArray[np.int64]) -> Statistic:
+    """Return a statistic like one that was checked, with another value within +-2^61."""
+    value.setflags(write=False)
+    result = object.__new__(Statistic)
+    result.__dict__.update(empty.__dict__, value=value)
+    return result
+
+
+def _at_least(xp: Any, values: Array, bound: float) -> Array:
+    if xp is np:
+        return np.maximum(values, bound)
+    return xp.maximum(values, xp.full_like(values, bound))  # NaN stays NaN
+
+
+def _parts(rows: Rows, size: int) -> Iterator[Rows]:
+    if 0 < rows.count <= size:
+        yield rows
+    else:
+        for start in range(0, rows.count, size):
+            yield rows[start : start + size]
+
+
+def _exact(sums: list[Floats], size: int) -> Statistic:
+    """Return a sum without privacy on a grid that keeps its digits."""
+    total = np.sum(sums, axis=0) if sums else np.zeros(size)
+    top = float(np.abs(total).max(initial=0.0))
+    step = 2.0 ** max(-900, math.frexp(top)[1] - 60) if math.isfinite(top) else 1.0
+    return Statistic(round_toward_zero(total, step), step, 1.0, "dpsgd")
+
+
+def steps(
+    problem: Problem,
+    stages: tuple[Stage, ...],
+    rates: Floats,
+    state: State,
+    batches: Batches | None = None,
+    watch: Callable[[State, Floats | None], None] | None = None,
+) -> Generator[Statistic, Floats, State]:
+    """Yield each step's statistic, be sent its private answer, and return the last state.
+
+    Parameters
+    ----------
+    problem : Problem
+    stages : tuple of Stage
+        The first starts at 0.
+    rates : ndarray of shape (T,)
+        Learning rate of each step.
+    state : State
+        Where to begin; changed in place. A resumed state is in the coordinates of the stage it stopped in.
+    batches : iterator of int arrays, optional
+        Row numbers of each batch; None for full batches.
+    watch : callable, optional
+        Called after each step with the state and the conditioning matrix; sees released values alone.
+    """
+    run = _Run(problem)
+    present = max(i for i, stage in enumerate(stages) if stage.start <= state.step)
+    if state.step and stages[present].start == state.step:
+        present -= 1  # the switch itself is still to come
+    run.enter(stages[present])
+    if state.step == 0:
+        state.clip = problem.clip
+    for step in range(state.step, rates.shape[0]):
+        while present + 1 < len(stages) and stages[present + 1].start <= step:
+            present += 1
+            _switch(run, stages[present], state)
+        rows = run.rows if batches is None else run.rows.take(run.xp, next(batches))
+        answer = yield run.statistic(state.parameters, rows, state.clip)
+        state.optimizer.step(state.parameters, answer / problem.batch, float(rates[step]))
+        state.step = step + 1
+        state.average.add(state.step, state.parameters)
+        if watch is not None:
+            watch(state, run.matrix)
+    return state
+
+
+def _switch(run: _Run, stage: Stage, state: State) -> None:
+    """Enter a stage: the function stays, coordinates, moments, clip norm and noise change."""
+    blocks = check_blocks(run.problem.model.blocks)
+    old, before = run.matrix, run.gradient_length(state.parameters)
+    run.enter(stage)
+    R = reexpression(run.host, old, run.matrix)
+    if R is not None:
+        change = mapping(blocks, run.host.shape[1], R)
+        change(state.parameters)
+        if state.average.mean is not None:
+            change(state.average.mean)
+        state.optimizer.switched(change)
+    after = run.gradient_length(state.parameters)
+    if before > 0 and after > 0 and math.isfinite(state.clip):
+        # The clip norm keeps its meaning relative to gradients of the public rows.
+        state.clip = min(max(state.clip * after / before, _CLIPS[0]), _CLIPS[1])
