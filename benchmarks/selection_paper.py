@@ -31,8 +31,8 @@ STUDIES = ("recovery", "prediction", "hinge", "correlation", "top", "ridge", "bo
 COST = {
     ("top_r", 50): 4, ("mistakes", 50): 4, ("top_r", 100): 1, ("markov_chain", 100): 2.5,
     ("markov_chain_published", 100): 2.5, ("exponential", 1_000): 2, ("permute_and_flip", 1_000): 2,
-    ("top_r", 1_000): 10, ("mistakes", 1_000): 5, ("best_subset", 1_000): 2, ("markov_chain", 1_000): 8,
-    ("markov_chain_published", 1_000): 8, ("exponential", 10_000): 2, ("permute_and_flip", 10_000): 2,
+    ("top_r", 1_000): 10, ("mistakes", 1_000): 5, ("best_subset", 1_000): 2, ("markov_chain", 1_000): 10,
+    ("markov_chain_published", 1_000): 10, ("exponential", 10_000): 2, ("permute_and_flip", 10_000): 2,
     ("top_r", 10_000): 20, ("mistakes", 10_000): 20, ("best_subset", 10_000): 20, ("markov_chain", 10_000): 30,
     ("markov_chain_published", 10_000): 30, ("lasso_votes", 10_000): 1, ("pipeline", 100): 1,
 }  # fmt: skip

@@ -25,7 +25,7 @@ from confide.selection.baselines import (
     baseline,
     baseline_law,
 )
-from confide.selection.baselines.chain import scores_law
+from confide.selection.baselines.chain import scorer, scores_law
 from confide.selection.baselines.peeling import log_probabilities, peel
 from confide.selection.baselines.votes import lasso_support
 
@@ -111,6 +111,17 @@ def test_batches_do_not_change_the_chain(monkeypatch):
         monkeypatch.setattr(chain, "_BATCH", batch)
         drawn = baseline(ask, MarkovChain(steps=25), 10, "replace_one", random_state=3, size=800).supports
         assert p_value(stated, drawn) > 1e-4
+
+
+def test_both_ways_to_score_a_chain_agree(monkeypatch):
+    ask = made(3, n=300, p=9, size=3)
+    supports = np.array(list(combinations(range(9), 3)))
+    assert scorer(ask)(supports) == pytest.approx(ask.centred_scores(supports), rel=1e-12, abs=1e-12)
+    method = MarkovChain(steps=300)
+    drawn = baseline(ask, method, 5, "replace_one", random_state=0, size=20).supports
+    monkeypatch.setattr("confide.selection.gram._WHOLE", 0)
+    assert scorer(ask) == ask.centred_scores
+    assert baseline(ask, method, 5, "replace_one", random_state=0, size=20).supports == drawn
 
 
 def test_a_long_chain_has_the_exponential_law():

@@ -20,6 +20,7 @@ of their L1 ball, so that all methods answer one question.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ from confide.privacy import Adjacency, Event
 from confide.selection.baselines.front import MIXED
 from confide.selection.enumeration import all_supports
 from confide.selection.exponent import exponent
+from confide.selection.gram import Gram
 from confide.selection.problem import SubsetProblem
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +56,8 @@ class MarkovChain:
     Parameters
     ----------
     steps : int, optional
-        Proposals of one chain. Default 4 size p: each swap is then proposed four times on average.
+        Proposals of one chain. Default 10 size p: each swap is then proposed ten times on average, and
+        missed with probability e^-10.
     exponent : {"corrected", "published"}
 
     Notes
@@ -103,28 +106,54 @@ class MarkovChain:
 
     def length(self, problem: SubsetProblem) -> int:
         """Return the number of steps."""
-        return 4 * problem.size * problem.p if self.steps is None else int(self.steps)
+        return 10 * problem.size * problem.p if self.steps is None else int(self.steps)
 
     def draw(
         self, problem: SubsetProblem, epsilon: Any, adjacency: Adjacency, size: int, source: RandomStream
     ) -> list[Support]:
         """Return where `size` independent chains end."""
-        eta = self.eta(problem, epsilon, adjacency)
-        return [walk(problem, eta, self.length(problem), source.child("chain")) for _ in range(size)]
+        eta, steps, scores = self.eta(problem, epsilon, adjacency), self.length(problem), scorer(problem)
+        return [walk(problem, eta, steps, source.child("chain"), scores) for _ in range(size)]
 
     def law(self, problem: SubsetProblem, epsilon: Any, adjacency: Adjacency) -> dict[Support, float]:
         """Return the law of the chain's end, finite as it is; refuses past 2,000 supports."""
         return chain_law(problem, self.eta(problem, epsilon, adjacency), self.length(problem))
 
 
-def walk(problem: SubsetProblem, eta: float, steps: int, source: RandomStream) -> Support:
+def scorer(problem: SubsetProblem) -> Callable[[Integers], Floats]:
+    """Return what scores supports [m, size]: from X'X where it is small enough to be kept, else from columns.
+
+    Products of X'X are not compensated; a chain that is approximate can live with that.
+    """
+    gram = Gram(problem.columns)
+    if problem.loss.name != "squared" or not gram.whole:
+        return problem.centred_scores
+    from confide.selection.kernels import squared_scores
+
+    gram.fill()
+
+    def scores(supports: Integers) -> Floats:
+        out = np.empty(len(supports))
+        squared_scores(gram.rows, problem.products, supports, problem.ridge, problem.radius, out)
+        return out
+
+    return scores
+
+
+def walk(
+    problem: SubsetProblem,
+    eta: float,
+    steps: int,
+    source: RandomStream,
+    scores_of: Callable[[Integers], Floats],
+) -> Support:
     """Return where one chain is after `steps` steps.
 
     Proposals are made in batches from the present support. Those after the first accepted one are thrown
     away unseen: the next batch is made anew, so the chain's law does not know of batches.
     """
     state = _uniform_support(problem, source)
-    current = float(problem.centred_scores(state[None, :])[0])
+    current = float(scores_of(state[None, :])[0])
     done, batch = 0, _BATCH[0]
     while done < steps:
         count = min(batch, steps - done)
@@ -134,7 +163,7 @@ def walk(problem: SubsetProblem, eta: float, steps: int, source: RandomStream) -
         proposals = np.repeat(state[None, :], moves.size, axis=0)
         proposals[np.arange(moves.size), places[moves]] = entering[moves]
         proposals.sort(axis=1)
-        scores = problem.centred_scores(proposals) if moves.size else np.zeros(0)
+        scores = scores_of(proposals) if moves.size else np.zeros(0)
         accepted = np.flatnonzero(bernoulli_log(np.minimum(-eta * (scores - current), 0.0), stream=source))
         if accepted.size == 0:
             done += count
