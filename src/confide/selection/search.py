@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -106,11 +107,17 @@ class Watch:
 Engine = Callable[[int, Quota | None, Watch, str], Found]
 
 
-def engine_of(problem: SubsetProblem) -> Engine:
-    """Return what searches this problem's supports."""
-    from confide.selection.search_dual import DualSearch
+_ENGINES: WeakKeyDictionary[SubsetProblem, Any] = WeakKeyDictionary()
 
-    return DualSearch(problem).find
+
+def engine_of(problem: SubsetProblem) -> Engine:
+    """Return what searches this problem's supports, kept with it."""
+    if problem not in _ENGINES:
+        from confide.selection import search_dual, search_squared
+
+        maker = search_squared.SquaredSearch if search_squared.suits(problem) else search_dual.DualSearch
+        _ENGINES[problem] = maker(problem)
+    return _ENGINES[problem].find
 
 
 def best_supports_search(
