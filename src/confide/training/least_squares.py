@@ -23,7 +23,7 @@ moves by at most B^2 under both relations: adding u u' raises it by 0 to ||u||^2
 is two such steps from the same point). Here lambda_min is read from the released matrix instead, which costs
 nothing: lambda = max(0, s - lambda_min(noisy X'X)), s = 2 sqrt(m) times the deviation of an entry off the
 diagonal, the norm of the noise matrix. With a separate release of a tenth or a third of the budget the error
-was larger in 16 of 16 simulated cases (benchmarks/selection_coefficients.py). The matrix that is solved is
+was larger in nearly all simulated cases (benchmarks/selection_coefficients.py). The matrix that is solved is
 never singular: its least eigenvalue is at least s > 0.
 
 Laplace noise, pure epsilon. Entries on and above the diagonal, those with the target times c, y'y left out.

@@ -57,7 +57,7 @@ n = 0, one class, constant columns   a minimiser all the same: the ridge
 more than 2^20 rows                  UnsupportedError where n is public, else a public precondition
 several rows a unit                  the group bound: epsilon over their number, and delta for it
 a Newton method that does not end    projected gradient steps: slower, the same bound
-epsilon of 1e-9                      ParameterError: no grid of doubles holds the noise
+epsilon of 1e-12                     noise, shortened to the ball; far smaller: ParameterError
 ===================================  ===================================================================
 """
 
@@ -86,12 +86,14 @@ from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Event, gaussian_sigma, round_up
 from confide.privacy.guarantee import group_amounts
 from confide.training.coefficients import Coefficients, Floats, Rows, Shape, check_budget, rescaled
-from confide.training.objective_solver import Objective, SmoothLoss, gradient_error, minimise
+from confide.training.objective_solver import Objective, SmoothLoss, gradient_error, minimise, project
 from confide.training.release import Answer, drive
 
 METHOD = "objective"
 #: Rows that the rounding bounds cover.
 MOST_ROWS = 1 << 20
+#: Noise may be this many steps of the grid wide.
+_WIDEST = 2.0**49
 #: Part of the budget that pays for the distance to the exact minimiser.
 _OUTPUT = Fraction(1, 64)
 #: Part of epsilon that pays for the determinant: it sets the ridge.
@@ -310,7 +312,13 @@ def make_plan(
     event = Event.sequence(parts)
     if shape.rows_per_unit > 1:
         event = event.group(shape.rows_per_unit)
-    return Plan(shape, smooth, amount, share, event, ridge_, radius_, scale, output, most)
+    plan = Plan(shape, smooth, amount, share, event, ridge_, radius_, scale, output, most)
+    if not _output_deviation(plan) < _WIDEST * plan.output_step:
+        raise ParameterError(
+            f"The 'epsilon' parameter is {epsilon!r}: its noise has no grid that 64-bit integers can hold.",
+            "Pass a larger epsilon.",
+        )
+    return plan
 
 
 def _of_a_row(epsilon: Fraction, delta: Fraction, count: int) -> tuple[Fraction, Fraction]:
@@ -338,7 +346,9 @@ def solve(rows: Rows, plan: Plan) -> Generator[Statistic, Floats, Coefficients]:
     theta = minimise(cells, y, objective, plan.tolerance)
     step = plan.output_step
     answer = yield Statistic(round_toward_zero(theta, step), step, plan.output_sensitivity, "coefficients")
-    intercept, values, _ = rescaled(plan.shape, answer, None, rows.feature_bound, rows.target_bound)
+    # Shortening what was released to the ball is post-processing.
+    told = project(answer, plan.radius)
+    intercept, values, _ = rescaled(plan.shape, told, None, rows.feature_bound, rows.target_bound)
     facts = {
         "ridge": plan.ridge,
         "radius": plan.radius,
