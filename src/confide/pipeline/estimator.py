@@ -28,7 +28,7 @@ class SparseRegressor(RegressorMixin, SparseEstimator):
         Columns of the model.
     epsilon, delta : amount
         Total privacy of one `fit`. With delta = 0 both parts are pure. With delta > 0 the coefficients take
-        Gaussian noise where it is less than that of pure epsilon, by public numbers: from about 45 columns.
+        Gaussian noise where it is less than that of pure epsilon, by public numbers: see the how-to page.
     split : amount, optional
         Part of epsilon for the support; 1/2 by default. See the how-to page on the split.
     support : sequence of int, optional
