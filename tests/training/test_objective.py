@@ -74,6 +74,7 @@ def test_losses_are_what_they_are_called():
     assert gap.max() <= 0.125 / 4 + 1e-15
 
 
+@pytest.mark.filterwarnings("ignore:delta_grad == 0.0")
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("n", [0, 1, 60, 1000])
 def test_the_minimiser_is_certified(name, n):
@@ -351,7 +352,7 @@ def test_parameters_are_checked():
             objective.make_plan(shape, 1, 0, loss, loss_shape=bad)
 
 
-@pytest.mark.parametrize(("delta", "draws"), [(0, 6000), (1e-2, 6000)])
+@pytest.mark.parametrize(("delta", "draws"), [(0, 3000), (1e-2, 3000)])
 def test_black_box_audit(delta, draws):
     """Whole releases of two neighbours of one row: no threshold on the output beats the claim."""
     from .test_least_squares import lower_bound
