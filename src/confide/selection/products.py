@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -56,7 +58,7 @@ class Products:
     @property
     def whole(self) -> bool:
         """Whether all rows are there."""
-        return self.count == self.problem.p
+        return bool(np.all(self.slot >= 0))
 
     def _blocks(self, beside: int = 0) -> list[Columns]:
         """Return the columns in parts that are read at once, with `beside` others."""
@@ -92,8 +94,9 @@ class Products:
             own = np.diagonal(G)
             self.diagonal[used] = np.where(np.isnan(own), self.diagonal[used], own)
             self.c[used] = c
-        self.slot[missing] = places
+        # In this order, so that an interrupt loses rows at most.
         self.count += missing.size
+        self.slot[missing] = places
 
     def near(self, columns: Columns) -> Floats:
         """Return the rows named as BLAS computes them, [k, p]: for guesses."""
@@ -102,11 +105,11 @@ class Products:
             return self.rows[self.slot[columns]]
         return np.ascontiguousarray(self.problem.columns.correlations(self.problem.columns.take(columns)).T)
 
-    def largest_entries(self, ridge: float, most: int) -> Floats:
+    def largest_entries(self, ridge: float, most: int, patience: Callable[[], bool]) -> Floats | None:
         """Return the `most` largest scaled entries of each column, largest first, [p, most].
 
         abs(G_ij) / sqrt(K_ii K_jj) over i, K = G + ridge. For bounds: by BLAS, in single precision where
-        there are many products, and with what rounding can be added.
+        there are many products, and with what rounding can be added. None where `patience` ends.
         """
         problem, p = self.problem, self.problem.p
         single = p * p * problem.n > _DOUBLE
@@ -118,6 +121,8 @@ class Products:
         for i, block in enumerate(self._blocks()):
             first = (problem.columns.take(block) * scale[block]).astype(kind)
             for other in self._blocks()[: i + 1]:
+                if not patience():
+                    return None
                 if other[0] == block[0]:
                     scaled = np.abs(first.T @ first)
                     np.fill_diagonal(scaled, 0.0)

@@ -51,6 +51,8 @@ class Ranking:
         `best_supports`: no support outside the list has a computed score below the last one.
         `best_by_mistakes`: each row is the best of its level.
     seconds : float
+    nodes : int
+        Nodes of the search; 0 where a solver does not count them.
     """
 
     columns: Supports
@@ -58,6 +60,7 @@ class Ranking:
     bounds: Floats
     certified: bool
     seconds: float
+    nodes: int = 0
 
     @property
     def supports(self) -> list[Support]:
@@ -96,8 +99,8 @@ def best_supports(
     solver : {"search", "mip", "gurobi"}
         Branch and bound of this room; or outer approximation on HiGHS, or Gurobi where installed.
     time_limit : float, optional
-        Seconds. What is proven by then comes back, with `certified` False. It says how long, never what: a
-        mechanism that must not depend on it passes none.
+        Seconds. What is found by then comes back, perhaps fewer rows, with `certified` False and what is
+        proven in `bounds`. For people who look at public data: a mechanism passes none.
     progress : bool
         Show a bar with the gap on work past two seconds.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+import weakref
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -57,7 +57,7 @@ class Watch:
 
     def __init__(self, limit: float | None, progress: bool) -> None:
         self.start = time.perf_counter()
-        self.end = math.inf if limit is None else self.start + limit
+        self.last = self.end = math.inf if limit is None else self.start + limit
         self.progress = progress
         self._bar: Any = None
         self._task: Any = None
@@ -73,11 +73,9 @@ class Watch:
         """Seconds until the limit."""
         return self.end - time.perf_counter()
 
-    def share(self, seconds: float) -> Watch:
-        """Return a watch without a bar that ends within `seconds`, and not after this one."""
-        part = Watch(None, False)
-        part.end = min(self.end, part.start + seconds)
-        return part
+    def divide(self, parts: int) -> None:
+        """Let the next of `parts` pieces of work end within its share of what is left."""
+        self.end = min(self.last, time.perf_counter() + max(self.last - time.perf_counter(), 0.0) / parts)
 
     def show(self, what: str, gap: float, nodes: int) -> None:
         """Show the gap, once the search has taken two seconds."""
@@ -104,20 +102,29 @@ class Watch:
             self._bar = None
 
 
-Engine = Callable[[int, Quota | None, Watch, str], Found]
+class Engine(Protocol):
+    """Answers questions about one problem's supports."""
+
+    nodes: int
+
+    def find(self, count: int, quota: Quota | None, watch: Watch, what: str) -> Found:
+        """Return the `count` best supports under a quota, and a bound on all others."""
+        ...
 
 
-_ENGINES: WeakKeyDictionary[SubsetProblem, Any] = WeakKeyDictionary()
+_SQUARED: WeakKeyDictionary[SubsetProblem, Engine] = WeakKeyDictionary()
 
 
 def engine_of(problem: SubsetProblem) -> Engine:
-    """Return what searches this problem's supports, kept with it."""
-    if problem not in _ENGINES:
-        from confide.selection import search_dual, search_squared
+    """Return what searches this problem's supports; with its products kept as long as the problem."""
+    from confide.selection import search_dual, search_squared
 
-        maker = search_squared.SquaredSearch if search_squared.suits(problem) else search_dual.DualSearch
-        _ENGINES[problem] = maker(problem)
-    return _ENGINES[problem].find
+    if not search_squared.suits(problem):
+        return search_dual.DualSearch(problem)
+    if problem not in _SQUARED:
+        # A strong reference from the value would keep the key alive.
+        _SQUARED[problem] = search_squared.SquaredSearch(weakref.proxy(problem))
+    return _SQUARED[problem]
 
 
 def best_supports_search(
@@ -125,17 +132,21 @@ def best_supports_search(
 ) -> Ranking:
     """See `confide.selection.best_supports`."""
     watch = Watch(time_limit, progress)
+    engine = engine_of(problem)
+    before = engine.nodes
     try:
-        found = engine_of(problem)(count, None, watch, "best supports")
+        found = engine.find(count, None, watch, "best supports")
     finally:
         watch.close()
-    order = np.lexsort((*found.columns.T[::-1], found.scores))
-    columns, scores = found.columns[order], found.scores[order]
-    complete = len(scores) == math.comb(problem.p, problem.size)
-    proven = complete or (len(scores) == count and found.bound >= scores[-1])
-    bound = float(scores[-1]) if proven else found.bound
-    bounds = np.full(scores.size, bound + problem.origin)
-    return Ranking(columns, scores + problem.origin, bounds, bool(proven), watch.seconds)
+    # Adding the part in y may round different centred scores to ties.
+    scores = found.scores + problem.origin
+    order = np.lexsort((*found.columns.T[::-1], scores))
+    last = float(found.scores.max())
+    complete = scores.size == math.comb(problem.p, problem.size)
+    proven = complete or (scores.size == count and found.bound >= last)
+    bounds = np.full(scores.size, (last if proven else found.bound) + problem.origin)
+    nodes = engine.nodes - before
+    return Ranking(found.columns[order], scores[order], bounds, bool(proven), watch.seconds, nodes)
 
 
 def best_by_mistakes_search(
@@ -144,10 +155,11 @@ def best_by_mistakes_search(
     """See `confide.selection.best_by_mistakes`."""
     watch = Watch(time_limit, progress)
     engine = engine_of(problem)
+    before = engine.nodes
     certified = True
     try:
         if optimum is None:
-            first = engine(1, None, watch, "best support")
+            first = engine.find(1, None, watch, "best support")
             certified = bool(first.bound >= first.scores[0])
             optimum = tuple(first.columns[0].tolist())
         marked = np.zeros(problem.p, dtype=np.bool_)
@@ -156,9 +168,8 @@ def best_by_mistakes_search(
         rows = [Found(np.array([optimum], dtype=np.int64), np.array([own]), own)]
         levels = min(problem.size, problem.p - problem.size)
         for t in range(1, levels + 1):
-            part = watch.share(max(watch.left, 0.0) / (levels + 1 - t)) if watch.end < math.inf else watch
-            quota = Quota(marked, problem.size - t)
-            rows.append(engine(1, quota, part, f"{t} mistakes"))
+            watch.divide(levels + 1 - t)
+            rows.append(engine.find(1, Quota(marked, problem.size - t), watch, f"{t} mistakes"))
     finally:
         watch.close()
     scores = np.array([row.scores[0] for row in rows])
@@ -166,4 +177,5 @@ def best_by_mistakes_search(
     certified = certified and bool(np.all(bounds >= scores))
     columns = np.concatenate([row.columns[:1] for row in rows])
     origin = problem.origin
-    return Ranking(columns, scores + origin, bounds + origin, certified, watch.seconds)
+    nodes = engine.nodes - before
+    return Ranking(columns, scores + origin, bounds + origin, certified, watch.seconds, nodes)

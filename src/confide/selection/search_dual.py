@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from confide.selection.bounds import Bound, Bounder
+from confide.selection.bounds import Bound, Bounder, Columns
+from confide.selection.draws import make_bounder
 from confide.selection.problem import SubsetProblem
 from confide.selection.ranking import Floats, Supports
 from confide.selection.search import Found, Quota, Watch
@@ -22,11 +23,39 @@ _NATS = 300.0
 
 
 class _Node(NamedTuple):
+    """A bucket that waits, with the bound that its parent left it."""
+
     low: float
     serial: int
     pinned: tuple[int, ...]
     excluded: tuple[int, ...]
-    bound: Bound
+    guess: Bound | None
+
+
+class _Choice(NamedTuple):
+    """What a bucket still has to choose: groups of free columns, and how many of each."""
+
+    pinned: tuple[int, ...]
+    groups: list[tuple[Columns, int]]
+
+    @property
+    def left(self) -> int:
+        return sum(wanted for _, wanted in self.groups)
+
+    def best(self, gains: Floats, without: int = -1, taken: int = 0) -> tuple[float, list[int]]:
+        """Return the largest sum of gains and its columns, one column left out or (`taken` = 1) taken."""
+        total, top = 0.0, []
+        for group, wanted in self.groups:
+            inside = bool(np.any(group == without))
+            kept = group[group != without]
+            number = wanted - taken if inside else wanted
+            if kept.size < number:
+                return -math.inf, []
+            if number > 0:
+                chosen = kept[np.argsort(-gains[kept], kind="stable")[:number]]
+                total += float(gains[chosen].sum())
+                top += chosen.tolist()
+        return total + (float(gains[without]) if taken else 0.0), top
 
 
 class _Kept:
@@ -76,80 +105,96 @@ class DualSearch:
     def find(self, count: int, quota: Quota | None, watch: Watch, what: str) -> Found:
         """Return the `count` best supports under a quota, and the smallest open bound."""
         problem = self.problem
-        marked = np.zeros(problem.p, dtype=np.bool_) if quota is None else quota.marked
-        kept = 0 if quota is None else quota.kept
-        total = math.comb(int(marked.sum()), kept) * math.comb(int((~marked).sum()), problem.size - kept)
+        if quota is None:
+            quota = Quota(np.zeros(problem.p, dtype=np.bool_), 0)
+        sizes = int(quota.marked.sum()), int((~quota.marked).sum())
+        total = math.comb(sizes[0], quota.kept) * math.comb(sizes[1], problem.size - quota.kept)
         best = _Kept(problem, min(count, total))
-        bounder = self._bounder()
-        heap: list[_Node] = []
-        self._push(heap, bounder, best, marked, kept, (), (), None)
-        while heap and heap[0].low < best.threshold:
-            if watch.left <= 0:
-                return Found(*best.best(), heap[0].low)
-            watch.show(what, best.threshold - heap[0].low, self.nodes)
+        bounder = make_bounder(problem, self.eta)
+        heap = [_Node(-math.inf, 0, (), (), None)]
+        while heap and heap[0].low < best.threshold and (watch.left > 0 or not best.scores):
             node = heapq.heappop(heap)
-            j = node.bound.split
-            self._push(heap, bounder, best, marked, kept, (*node.pinned, j), node.excluded, node.bound)
-            self._push(heap, bounder, best, marked, kept, node.pinned, (*node.excluded, j), node.bound)
-        return Found(*best.best(), best.threshold)
+            self.nodes += 1
+            for child in self._split(node, bounder, best, quota):
+                heapq.heappush(heap, child)
+            if self.nodes % 16 == 0 and heap:
+                watch.show(what, best.threshold - heap[0].low, self.nodes)
+        proven = min(heap[0].low if heap else math.inf, best.threshold)
+        columns, scores = best.best()
+        return Found(columns, scores, proven)
 
-    def _bounder(self) -> Bounder:
-        from confide.selection.draws import make_bounder
+    def _choice(self, node: _Node, quota: Quota) -> _Choice | None:
+        """Return what is left to choose, None where no support fits."""
+        pinned, marked = list(node.pinned), quota.marked
+        free = np.ones(self.problem.p, dtype=np.bool_)
+        free[[*node.pinned, *node.excluded]] = False
+        first = quota.kept - int(marked[pinned].sum())
+        rest = self.problem.size - quota.kept - int((~marked[pinned]).sum())
+        groups = []
+        for mask, wanted in ((marked, first), (~marked, rest)):
+            group = np.flatnonzero(free & mask)
+            if wanted < 0 or group.size < wanted:
+                return None
+            if wanted == group.size:
+                # No choice.
+                pinned += group.tolist()
+            elif wanted > 0:
+                groups.append((group, wanted))
+        return _Choice(tuple(pinned), groups)
 
-        return make_bounder(self.problem, self.eta)
-
-    def _push(
-        self,
-        heap: list[_Node],
-        bounder: Bounder,
-        best: _Kept,
-        marked: np.ndarray,
-        kept: int,
-        pinned: tuple[int, ...],
-        excluded: tuple[int, ...],
-        guess: Bound | None,
-    ) -> None:
-        """Bound a bucket: score its members if they are few, else keep it unless the bound rules it out."""
-        problem = self.problem
-        self.nodes += 1
-        free = np.ones(problem.p, dtype=np.bool_)
-        free[[*pinned, *excluded]] = False
-        first = kept - int(marked[list(pinned)].sum())
-        second = problem.size - kept - int((~marked[list(pinned)]).sum())
-        if first < 0 or second < 0:
-            return
-        if first == 0:
-            free &= ~marked
-        if second == 0:
-            free &= marked
-        groups = [(np.flatnonzero(free & marked), first), (np.flatnonzero(free & ~marked), second)]
-        if any(group.size < wanted for group, wanted in groups):
-            return
-        # A group that is wanted whole leaves no choice.
-        forced = [j for group, wanted in groups if 0 < wanted == group.size for j in group.tolist()]
-        if forced:
-            self._push(heap, bounder, best, marked, kept, (*pinned, *forced), excluded, guess)
-            return
-        left = first + second
-        if left == 0:
-            best.add([tuple(sorted(pinned))])
-            return
-        bound = bounder.bound(np.array(pinned, dtype=np.int64), free, left, guess)
+    def _split(self, node: _Node, bounder: Bounder, best: _Kept, quota: Quota) -> list[_Node]:
+        """Bound a bucket: score its members if they are few, else return the halves that may pass."""
+        choice = self._choice(node, quota)
+        if choice is None:
+            return []
+        if choice.left == 0:
+            best.add([tuple(sorted(choice.pinned))])
+            return []
+        free = np.zeros(self.problem.p, dtype=np.bool_)
+        for group, _ in choice.groups:
+            free[group] = True
+        bound = bounder.bound(np.array(choice.pinned, dtype=np.int64), free, choice.left, node.guess)
         gains = np.where(free, bound.logs, -np.inf) / self.eta * (1 + 1e-12)
-        low, top = bound.base, []
-        for group, wanted in groups:
-            if wanted:
-                chosen = group[np.argsort(-gains[group], kind="stable")[:wanted]]
-                low -= float(gains[chosen].sum())
-                top += chosen.tolist()
-        low -= 1e-13 * (abs(bound.base) + abs(low))
-        if low >= best.threshold:
+
+        def low(gain: float) -> float:
+            return bound.base - gain * (1 + 1e-13) - 1e-15 * abs(bound.base)
+
+        total, top = choice.best(gains)
+        if low(total) >= best.threshold:
+            return []
+        if choice.left == 1:
+            passing = [j for j in np.flatnonzero(free).tolist() if low(float(gains[j])) < best.threshold]
+            best.add([tuple(sorted((*choice.pinned, j))) for j in passing])
+            return []
+        best.add([tuple(sorted((*choice.pinned, *top)))])
+        if node.guess is None:
+            self._look_around(best, quota, gains)
+        j = bound.split if free[bound.split] else top[0]
+        children = []
+        for taken, pinned, excluded in (
+            (1, (*choice.pinned, j), node.excluded),
+            (0, choice.pinned, (*node.excluded, j)),
+        ):
+            gain, _ = choice.best(gains, j, taken)
+            known = max(low(gain), node.low)
+            if gain > -math.inf and known < best.threshold:
+                serial = 2 * self.nodes + taken
+                children.append(_Node(known, serial, pinned, excluded, bound))
+        return children
+
+    def _look_around(self, best: _Kept, quota: Quota, gains: Floats) -> None:
+        """Score neighbours of the best support, most promising first, as many as a list of them needs."""
+        if best.count == 1:
             return
-        if left == 1:
-            passing = np.flatnonzero(free & (bound.base - gains * (1 + 1e-13) < best.threshold))
-            best.add([tuple(sorted((*pinned, j))) for j in passing.tolist()])
-            return
-        best.add([tuple(sorted((*pinned, *top)))])
-        if not free[bound.split]:
-            bound.split = top[0]
-        heapq.heappush(heap, _Node(low, self.nodes, pinned, excluded, bound))
+        for _ in range(3):
+            S = min(best.scores, key=lambda key: best.scores[key])
+            pairs = [
+                (gains[j] - gains[x], x, j)
+                for x in S
+                for j in np.flatnonzero(quota.marked == quota.marked[x]).tolist()
+                if j not in S
+            ]
+            pairs.sort(key=lambda item: (-item[0], item[1:]))
+            best.add([tuple(sorted({*S, j} - {x})) for _, x, j in pairs[: best.count]])
+            if min(best.scores, key=lambda key: best.scores[key]) == S:
+                return

@@ -63,6 +63,8 @@ _BLOCK = 1 << 24
 #: Nodes that wait at most, and the bytes for them; past it the search goes depth first.
 _MOST_NODES = 1 << 18
 _BYTES = 1 << 28
+#: Supports that are scored between looks at the clock.
+_CHUNK = 1 << 13
 #: Least scaled row sum from which the diagonal h is worth finding.
 _CROWDED = 0.5
 
@@ -70,6 +72,10 @@ _CROWDED = 0.5
 def suits(problem: SubsetProblem) -> bool:
     """Return whether this engine searches the problem."""
     return problem.loss.name == "squared" and 8 * problem.size**2 * problem.p <= _MOST_PATH
+
+
+class SearchError(ArithmeticError):
+    """A bound was above a score: a defect, never clipped."""
 
 
 class SquaredSearch:
@@ -92,8 +98,8 @@ class SquaredSearch:
         self.length = float(np.linalg.norm(problem.y))
         #: A ridge that no pivot vanishes at: 1e-7 of a column costs 1e-7 r^2 of a score.
         self.tiny = 1e-7 * (float(self.products.diagonal.mean()) + problem.feature_bound**2)
-        self._sums: dict[float, Floats] = {}
-        self._spreads: dict[float, Floats] = {}
+        self._sums: Floats | None = None
+        self._h: Floats | None = None
 
     def find(self, count: int, quota: Quota | None, watch: Watch, what: str) -> Found:
         """Return the `count` best supports under a quota, and the smallest open bound."""
@@ -110,9 +116,11 @@ class SquaredSearch:
         count = min(
             count, math.comb(int(sizes[0]), int(wanted[0])) * math.comb(int(sizes[1]), int(wanted[1]))
         )
-        columns, scores, nu = self._guesses(count, group, wanted)
+        columns, scores, nu = self._guesses(count, group, wanted, watch)
         threshold = float(scores[count - 1]) if len(scores) >= count else math.inf
-        state = self._state(count, group, wanted, nu, threshold)
+        state = self._state(count, group, wanted, nu, threshold, watch)
+        if state is None:
+            return Found(columns[:count], scores[:count], -(self.length**2))
         budget, before = 1 << 20, watch.seconds
         over = False
         while not over and watch.left > 0:
@@ -133,11 +141,10 @@ class SquaredSearch:
         found = int(state.counts[FOUND])
         if over:
             # Everything that is not worse than the guesses was met again.
-            return Found(
-                state.best_columns[:found],
-                state.best[:found],
-                math.inf if found < count else state.best[:found].max(),
-            )
+            kept = np.sort(state.best[:found])
+            if found < count or np.any(kept[: len(scores)] > scores[:count]):
+                raise SearchError("A bound lies above a score.")
+            return Found(state.best_columns, state.best, float(kept[-1]))
         lows = [float(state.heap_low[0])] if state.counts[HEAP] else []
         lows += [float(state.numbers[ROOT])] if state.counts[LEVEL] >= 0 else []
         columns = np.concatenate([columns, state.best_columns[:found]])
@@ -147,15 +154,22 @@ class SquaredSearch:
         columns, scores = columns[order], scores[first][order]
         return Found(columns, scores, min(min(lows, default=math.inf), float(scores[-1])))
 
-    def _scores(self, supports: Supports) -> Floats:
+    def _scores(self, supports: Supports, watch: Watch) -> Floats:
+        """Return scores of the first rows: of all, unless the time is over."""
         from confide.selection.search_state import scores_of
 
         out, own = np.empty(len(supports)), self.products
         ridge, radius = self.problem.ridge, self.problem.radius
-        scores_of(own.rows, own.slot, own.diagonal, own.c, supports, ridge, radius, out)
+        for start in range(0, len(supports), _CHUNK):
+            here = slice(start, start + _CHUNK)
+            scores_of(own.rows, own.slot, own.diagonal, own.c, supports[here], ridge, radius, out[here])
+            if watch.left <= 0:
+                return out[: start + _CHUNK]
         return out
 
-    def _guesses(self, count: int, group: np.ndarray, wanted: np.ndarray) -> tuple[Supports, Floats, float]:
+    def _guesses(
+        self, count: int, group: np.ndarray, wanted: np.ndarray, watch: Watch
+    ) -> tuple[Supports, Floats, float]:
         """Return good supports with their scores, `count` of them at least without a quota; and nu."""
         from confide.selection.climb import climb, greedy
 
@@ -181,7 +195,7 @@ class SquaredSearch:
             swapped[np.arange(near.size), near // p] = near % p
             supports += [np.sort(swapped, axis=1), self._pool(S, values, count)]
         columns = np.unique(np.concatenate(supports), axis=0)
-        scores = self._scores(columns)
+        scores = self._scores(columns, watch)
         order = np.argsort(scores, kind="stable")
         return columns[order], scores[order], nu
 
@@ -199,16 +213,21 @@ class SquaredSearch:
         flat = (j for T in combinations(chosen.tolist(), s) for j in T)
         return np.sort(np.fromiter(flat, dtype=np.int64, count=total * s).reshape(total, s), axis=1)
 
-    def _state(self, count: int, group: np.ndarray, wanted: np.ndarray, nu: float, threshold: float) -> State:
-        """Return the arrays of a search that starts at the root."""
+    def _state(
+        self, count: int, group: np.ndarray, wanted: np.ndarray, nu: float, threshold: float, watch: Watch
+    ) -> State | None:
+        """Return the arrays of a search that starts at the root; None where there is no time."""
         from confide.selection.search_state import State, push
 
         problem, own = self.problem, self.products
         p, s, ridge = problem.p, problem.size, problem.ridge
         least = max(ridge, self.tiny)
         nu = max(nu, least - ridge)
+        sums = self._row_sums(least, watch)
+        if sums is None:
+            return None
         words = (p + 63) // 64
-        room = max(64, min(_MOST_NODES, _BYTES // (8 * (s + words + 5))))
+        room = min(_MOST_NODES, _BYTES // (8 * (s + words + 5)))
         limit = math.nextafter(threshold, math.inf)
         numbers = np.array(
             [
@@ -228,8 +247,8 @@ class SquaredSearch:
             return np.empty(shape, dtype=np.int64)
 
         state = State(
-            own.rows, own.slot, own.diagonal, own.c, ints(p), group, self._row_sums(least),
-            self._spread(least), numbers, counts,
+            own.rows, own.slot, own.diagonal, own.c, ints(p), group, sums,
+            self._spread(sums, watch), numbers, counts,
             wanted[::-1].astype(np.int64).copy(), np.empty(room), ints(room), np.arange(room)[::-1].copy(),
             ints(room, s), ints(room), np.empty((room, words), dtype=np.uint64), np.empty(room), ints(s),
             ints(s + 1, p), np.empty((s + 1, p)), np.empty((s + 1, p)), np.empty((s + 1, p)),
@@ -242,24 +261,28 @@ class SquaredSearch:
         push(state, -(self.length**2), 0)
         return state
 
-    def _row_sums(self, least: float) -> Floats:
+    def _row_sums(self, least: float, watch: Watch) -> Floats | None:
         """Return sums [p, s] of the k = 0, 1, ... largest scaled entries of K's rows, at the least L."""
-        if least not in self._sums:
-            p, s, n = self.problem.p, self.problem.size, self.problem.n
-            sums = np.zeros((p, s))
-            if s > 1:
-                sums[:, 1:] = math.inf
-                if p * p * n <= _MOST_WORK:
-                    top = self.products.largest_entries(least, min(s - 1, p - 1))
-                    found = np.cumsum(top, axis=1)
-                    sums[:, 1 : found.shape[1] + 1] = found
-            self._sums[least] = sums
-        return self._sums[least]
-
-    def _spread(self, least: float) -> Floats:
-        """Return h >= 0 with G above diag(h)."""
-        if least not in self._spreads:
+        if self._sums is None:
             p, s = self.problem.p, self.problem.size
-            dense = s > 2 and self._row_sums(least)[:, -1].max(initial=0.0) >= _CROWDED
-            self._spreads[least] = self.products.spread(s) if dense and p <= _MOST_SPREAD else np.zeros(p)
-        return self._spreads[least]
+            sums = np.full((p, s), math.inf)
+            sums[:, 0] = 0.0
+            if s > 1 and p * p * self.problem.n <= _MOST_WORK:
+                top = self.products.largest_entries(least, min(s, p) - 1, lambda: watch.left > 0)
+                if top is None:
+                    return None
+                sums[:, 1:] = np.cumsum(top, axis=1)
+            self._sums = sums
+        return self._sums
+
+    def _spread(self, sums: Floats, watch: Watch) -> Floats:
+        """Return h >= 0 with G above diag(h)."""
+        p, s = self.problem.p, self.problem.size
+        if self._h is not None:
+            return self._h
+        crowded = s > 2 and sums[:, -1].max(initial=0.0) >= _CROWDED
+        # An eigenvalue takes about a second at p = 1,000.
+        if not crowded or p > _MOST_SPREAD or watch.left < (p / 1000) ** 3:
+            return np.zeros(p)
+        self._h = self.products.spread(s)
+        return self._h

@@ -172,5 +172,6 @@ def save(st: State, level: int, low: float, start: int) -> bool:
     for k in range(start, st.length[level]):
         j = st.at[level, k]
         st.node_list[slot, j >> 6] |= np.uint64(1) << np.uint64(j & 63)
-    push(st, low, slot)
+    # What holds for all of the subtree that is searched holds for its parts.
+    push(st, max(low, st.numbers[ROOT]), slot)
     return True
