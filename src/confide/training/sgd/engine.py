@@ -5,9 +5,9 @@ sensitivity, and is sent the private answer. Everything else (means, steps, aver
 of answers and public numbers. Rows are clipped at c (1 - 10^-6). The mean divides by a public expected batch
 size; an empty batch yields a zero statistic, gets its noise and counts as a step (pitfalls F22, F25, F28).
 
-==============================================  ===============================================================
+==============================================  ========================================================
 edge case                                       what happens
-==============================================  ===============================================================
+==============================================  ========================================================
 empty batch                                     zero statistic, noise added, step counted
 a row whose gradient or output overflows        contributes zero, wherever it stands
 (cells of 1e308, of infinity)
@@ -15,7 +15,7 @@ a row of 1e6                                    a vector of norm c
 gradient of zero                                contributes zero: no division by its norm
 no public, or no private columns                plain DP-SGD; label DP with public columns alone
 a batch larger than a block                     summed block by block, on the grid
-==============================================  ===============================================================
+==============================================  ========================================================
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from confide.training.sgd.losses import Loss
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.optimizers import Average, Optimizer
 from confide.training.sgd.sensitivity import CLIP_ROOM, Accounting, block_rows
-from confide.training.sgd.switch import Stage, check_blocks, mapping, reexpression
+from confide.training.sgd.switch import Stage, check_blocks, mapping
 
 #: Gradients and outputs beyond this contribute zero: their squares, and sums of those, stay finite.
 _LARGEST = 1e75
@@ -69,7 +69,7 @@ class Problem:
     most_rows : int
         Public bound on n, which rounding errors count; n itself under the replacement relations.
     clip : float
-        c of the first stage, infinite for none: then each step's sensitivity is what one label can move it by.
+        c of the first stage; infinite for none: then a step's sensitivity is what one label can move.
     weights : array of shape (n,) or None
         Within [0, accounting.weight_cap].
     """
@@ -97,7 +97,7 @@ class Problem:
             )
         if self.accounting.adjacency not in LABELS_AND_PARTS and self.public.shape[1]:
             raise UnsupportedError(
-                f"Under {self.accounting.adjacency.value!r} no column is public, and {self.public.shape[1]} are.",
+                f"Under {self.accounting.adjacency.value!r} no column is public.",
                 "Pass them as private columns, or another adjacency.",
             )
 
@@ -155,22 +155,27 @@ class _Run:
     xp: Any = field(init=False)
     matrix: Floats | None = field(init=False, default=None)
     rows: Rows = field(init=False)
-    host: Floats = field(init=False)
     size: int = field(init=False)
-    held: tuple[tuple[float, float], Statistic] | None = field(init=False, default=None)
+    weigh: Any = field(init=False, default=None)
+    held: tuple[tuple[float, float], Statistic, bool] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         task = self.problem
         self.xp = namespace(task.public, task.private, task.labels)
         self.size = block_rows(task.model.width)
-        self.host = to_host(task.public)  # conditioning is computed once a stage, on the host
+        if self.xp is np:
+            from confide.training.sgd.kernels import clip_weights
+
+            self.weigh = lambda xp, *arrays: _one_pass(clip_weights, *arrays)
 
     def enter(self, stage: Stage) -> None:
         """Condition the rows."""
         task, xp = self.problem, self.xp
-        self.matrix = stage.matrix(self.host)
+        self.matrix = stage.matrix
         with np.errstate(all="ignore"):
-            public = task.public if self.matrix is None else task.public @ like(xp, self.matrix.T, task.public)
+            public = (
+                task.public if self.matrix is None else task.public @ like(xp, self.matrix.T, task.public)
+            )
         values = public
         labels = xp.reshape(task.labels, (-1,))  # [n, 1] would broadcast to n x n
         parts = [public] if task.private is None else [public, task.private]
@@ -202,40 +207,35 @@ class _Run:
         task, xp = self.problem, self.xp
         model = task.model
         f, tape = model.forward(xp, theta, rows)
-        weights = slope = task.loss.slope(xp, f, rows.labels)
+        slope = task.loss.slope(xp, f, rows.labels)
         if model.outputs == 1:
             squares, deltas = model.backward(xp, theta, rows, tape, None)
             norm = rows.widths if squares is None else xp.sqrt(squares)
-            size = abs(slope)
-            size *= norm
         else:
             squares, deltas = model.backward(xp, theta, rows, tape, slope)
             norm = rows.widths if squares is None else xp.sqrt(squares)
-            size = norm if squares is not None else norm * xp.sqrt(row_squares(xp, slope))
-            weights = xp.ones_like(size)
-        widest = farthest = math.inf
-        bad = None
-        if task.spread_known:
-            far = abs(f) if model.outputs == 1 else xp.max(abs(f), axis=1)
-            far += norm
-            farthest, widest = float(far.max()), float(norm.max())
-            if not farthest < _LARGEST:  # NaN too
-                bad = ~(far < _LARGEST)
-                far, norm = without(xp, far, bad), without(xp, norm, bad)
-                farthest, widest = float(far.max()), float(norm.max())
-        if clip < math.inf:
-            limit = clip * (1.0 - CLIP_ROOM)
-            weights = weights * (limit / _at_least(xp, size, limit))
+            f = xp.max(abs(f), axis=1)
+            slope = xp.ones_like(norm) if squares is not None else xp.sqrt(row_squares(xp, slope))
+        limit = clip * (1.0 - CLIP_ROOM)
+        weights, farthest, widest = (self.weigh or _weigh)(xp, f, slope, norm, limit)
+        if model.outputs > 1 and squares is None:
+            weights = weights / _at_least(xp, slope, 5e-324)  # the seeds carry the slope
         if rows.weighted:
             weights = weights * rows.weights
-        if bad is None:
+        bad = None
+        if not task.spread_known:
             sums = to_host(model.contract(xp, theta, rows, tape, deltas, weights))
             if sums.size == 0 or -math.inf < float(sums.min()) <= float(sums.max()) < math.inf:
-                return Part(sums, widest, farthest)
-            bad = ~(size < math.inf)
-        # Rows that overflow contribute zero; a zero weight alone would make 0 * inf.
-        rows, tape, deltas = model.scrub(xp, rows, tape, deltas, bad)
-        weights = without(xp, weights, bad)
+                return Part(sums, math.inf, math.inf)
+            bad = ~(abs(slope) * norm < math.inf)
+        elif not farthest < _LARGEST:  # NaN too
+            far = abs(f) + norm
+            bad = ~(far < _LARGEST)
+            farthest, widest = float(without(xp, far, bad).max()), float(without(xp, norm, bad).max())
+        if bad is not None:
+            # Rows that overflow contribute zero; a zero weight alone would make 0 * inf.
+            rows, tape, deltas = model.scrub(xp, rows, tape, deltas, bad)
+            weights = without(xp, weights, bad)
         return Part(to_host(model.contract(xp, theta, rows, tape, deltas, weights)), widest, farthest)
 
     def reach(self, parts: list[Part], clip: float) -> tuple[float, float]:
@@ -248,14 +248,17 @@ class _Run:
         longest = clip if clip < math.inf else loss.slope_bound(farthest) * widest
         return loss.label_shift(farthest) * widest, longest
 
-    def grid(self, clip: float, spread: float, length: float) -> Statistic:
-        """Return a statistic of zeros with the grid and sensitivity of a release; public numbers decide."""
+    def grid(self, clip: float, spread: float, length: float) -> tuple[Statistic, bool]:
+        """Return a statistic of zeros with the grid and sensitivity of a release, and whether sums fit it.
+
+        Public numbers alone decide.
+        """
         task, book = self.problem, self.problem.accounting
         # A label that moves nothing (all rows zero, or too far out) still gets its noise.
         difference = max(book.difference(clip, spread), 1e-100)
         length *= book.weight_cap * task.model.cancellation
         if self.held is not None and self.held[0] == (difference, length):
-            return self.held[1]
+            return self.held[1:]
         size, rows = task.model.size, max(1, task.most_rows)
         touched = book.touched(rows, self.size)
         step = grid_step(
@@ -267,8 +270,9 @@ class _Run:
         spacing = step * touched * math.sqrt(size)
         sensitivity = book.sensitivity(difference, book.rounding(length, rows, self.size), spacing)
         empty = Statistic(np.zeros(size, dtype=np.int64), step, sensitivity, "dpsgd")
-        self.held = ((difference, length), empty)
-        return empty
+        fits = rows * length < step * LARGEST_VALUE / 4
+        self.held = ((difference, length), empty, fits)
+        return empty, fits
 
     def statistic(self, parameters: Floats, rows: Rows, clip: float) -> Statistic:
         """Return one step's release."""
@@ -278,25 +282,18 @@ class _Run:
             parts = [self.block(theta, part, clip) for part in _parts(rows, self.size)]
             if task.accounting.multiplier == 0:
                 return _exact([part.sums for part in parts], task.model.size)
-            empty = self.grid(clip, *self.reach(parts, clip))
-            # Saturation moves no two values apart, and keeps sums of blocks, and noise, within 64 bits.
-            top = float(LARGEST_VALUE // max(1, len(parts)))
+            empty, fits = self.grid(clip, *self.reach(parts, clip))
+            # Dividing by a power of two is exact. Saturation moves no two values apart, and keeps sums of
+            # blocks, and noise, within 64 bits; where public bounds say that it cannot happen it is left out.
+            units = [part.sums * (1.0 / empty.step) for part in parts]
+            if not fits:
+                top = float(LARGEST_VALUE // max(1, len(parts)))
+                units = [np.clip(np.nan_to_num(values, nan=0.0), -top, top) for values in units]
             value = empty.value
-            for place, part in enumerate(parts):
-                units = _truncate(part.sums, 1.0 / empty.step, top)
-                value = units if place == 0 else value + units
+            for place, values in enumerate(units):
+                whole = values.astype(np.int64)  # toward zero
+                value = whole if place == 0 else value + whole
         return _with_value(empty, value)
-
-
-def _truncate(values: Floats, per_unit: float, top: float) -> npt.NDArray[np.int64]:
-    """Return values in units of the grid, toward zero, within +-top: `round_toward_zero` for finite values.
-
-    Sums of rows that count are finite (`_LARGEST`), and dividing by a power of two is exact.
-    """
-    units = values * per_unit
-    if units.size and not -top < float(units.min()) <= float(units.max()) < top:
-        units = np.clip(np.nan_to_num(units, nan=0.0), -top, top)
-    return units.astype(np.int64)
 
 
 def _with_value(empty: Statistic, value: npt.NDArray[np.int64]) -> Statistic:
@@ -305,6 +302,22 @@ def _with_value(empty: Statistic, value: npt.NDArray[np.int64]) -> Statistic:
     result = object.__new__(Statistic)
     result.__dict__.update(empty.__dict__, value=value)
     return result
+
+
+def _weigh(xp: Any, f: Array, slope: Array, norm: Array, limit: float) -> tuple[Array, float, float]:
+    """Return slope * min(1, limit / (|slope| norm)), max(|f| + norm) and max norm."""
+    weights = slope
+    if limit < math.inf:
+        weights = slope * (limit / _at_least(xp, abs(slope) * norm, limit))
+    return weights, float((abs(f) + norm).max()), float(norm.max())
+
+
+def _one_pass(
+    kernel: Any, f: Floats, slope: Floats, norm: Floats, limit: float
+) -> tuple[Floats, float, float]:
+    out = np.empty(f.size)
+    farthest, widest = kernel(f, slope, norm, limit, out)
+    return out, farthest, widest
 
 
 def _at_least(xp: Any, values: Array, bound: float) -> Array:
@@ -376,12 +389,11 @@ def steps(
 
 def _switch(run: _Run, stage: Stage, state: State) -> None:
     """Enter a stage: the function stays, coordinates, moments, clip norm and noise change."""
-    blocks = check_blocks(run.problem.model.blocks)
-    old, before = run.matrix, run.gradient_length(state.parameters)
+    before = run.gradient_length(state.parameters)
     run.enter(stage)
-    R = reexpression(run.host, old, run.matrix)
-    if R is not None:
-        change = mapping(blocks, run.host.shape[1], R)
+    if stage.change is not None:
+        blocks = check_blocks(run.problem.model.blocks)
+        change = mapping(blocks, int(run.problem.public.shape[1]), stage.change)
         change(state.parameters)
         if state.average.mean is not None:
             change(state.average.mean)

@@ -8,9 +8,9 @@ Its squared norm, summed over j and k, is
     ||a||^2 ||v||^2 - 2 sum_k v_k sum_j a_j^3 T_jk + sum_j a_j^4 ||T_j||^2,
 
 from row sums and one more matrix product. The three terms may cancel: their rounding, at most
-8 (d + rank + 8) u (||a|| ||v|| + ||a||^2 ||T||)^2 by Cauchy-Schwarz, is added, so that what is returned bounds
-the norm from above. For the same reason the norm counts as at least 2^-10 of the length of the parts that
-cancel, which bounds the rounding of the weighted sum (`cancellation`).
+8 (d + rank + 8) u (||a|| ||v|| + ||a||^2 ||T||)^2 by Cauchy-Schwarz, is added, so that what is returned
+bounds the norm from above. For the same reason the norm counts as at least 2^-10 of the length of the parts
+that cancel, which bounds the rounding of the weighted sum (`cancellation`).
 """
 
 from __future__ import annotations

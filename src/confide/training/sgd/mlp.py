@@ -2,7 +2,7 @@
 
 Every weight is used once a row, so a dense layer's squared gradient norm is ||delta||^2 (||a||^2 + 1), delta
 the gradient at its output and a its input; embeddings have no bias, hence no + 1. With a tape of activations
-and one backward pass of deltas, norms are row sums of squares and the weighted sum is a matrix product a layer.
+and one backward pass of deltas, norms are row sums of squares and the weighted sum is one product a layer.
 """
 
 from __future__ import annotations
@@ -135,9 +135,13 @@ class MLP:
         widths = (first, *self.hidden, self.outputs)
         return tuple(zip(widths[1:], widths[:-1], strict=True))
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Number of parameters."""
+        return self._size
+
+    @cached_property
+    def _size(self) -> int:
         return sum(w * c for w, c in self._embeddings) + sum(o * (i + 1) for o, i in self._shapes)
 
     @property

@@ -81,7 +81,9 @@ class Adam:
         self.state.clear()
 
 
-def make_optimizer(name: str, *, momentum: float = 0.9, betas: tuple[float, float] = (0.9, 0.999)) -> Optimizer:
+def make_optimizer(
+    name: str, *, momentum: float = 0.9, betas: tuple[float, float] = (0.9, 0.999)
+) -> Optimizer:
     """Return a fresh optimizer.
 
     Parameters

@@ -1,7 +1,7 @@
 """Noise for many releases of one shape: drawn ahead in blocks, each number used once.
 
-The noise of a release is an integer of the grid that depends on public numbers alone (deviation over step), so
-drawing it ahead changes nothing but time; time that then tells nothing about a step either (pitfall K02).
+The noise of a release is an integer of the grid that depends on public numbers alone (deviation over step),
+so drawing it ahead changes nothing but time; time that then tells nothing about a step either (pitfall K02).
 Unused noise is thrown away when the deviation or the grid changes, and is never written into a checkpoint.
 """
 

@@ -5,9 +5,10 @@ Let a row's clipped contribution have norm at most c (clip norm, times the publi
 =======================  ==================  =====================================================
 relation                 batch               a released sum moves by at most
 =======================  ==================  =====================================================
-REPLACE_LABEL            full                min(2c, max_i label_shift(f_i) ||grad f_i||), the maximum over all
-                                             public rows at the released parameters: the gradients of two
-                                             labels lie on one line, and clipping moves no two points apart.
+REPLACE_LABEL            full                min(2c, label_shift max_i ||grad f_i||), the maximum over
+                                             all public rows at the released parameters: gradients of
+                                             two labels lie on one line, and clipping moves no two
+                                             points apart.
                                              2c where the row has private columns, or a head has several
                                              outputs and is not linear
 REPLACE_PRIVATE_PART     full                2c (as REPLACE_LABEL where there are public columns alone)
@@ -19,16 +20,16 @@ ADD_REMOVE_ONE           Poisson             c, and 0 where the row is not drawn
 
 A unit of m rows (declared and public) moves a full-batch sum by m times as much; with Poisson batches it is
 refused, because its rows would be drawn apart. Noise is `multiplier` times the sensitivity of the released
-statistic, padding included: so the calibration is relative, and for the pair (c, -c), whose ends are 2c apart,
-half the usual multiplier "of the clip norm".
+statistic, padding included: so the calibration is relative, and for the pair (c, -c), whose ends are 2c
+apart, half the usual multiplier "of the clip norm".
 
-Full batches are Gaussian mechanisms whose sensitivities may differ from step to step: each is 1/multiplier-GDP
-whatever its sensitivity, which only released values decide, so T of them cost what one of multiplier /
-sqrt(T) costs, exactly (Dong, Roth & Su 2022, corollary 3.3). Poisson batches are accounted by privacy loss
-distributions; where those fail, by Renyi divergences, and `accountant` says so.
+Full batches are Gaussian mechanisms whose sensitivities may differ from step to step: each is
+1/multiplier-GDP whatever its sensitivity, which only released values decide, so T of them cost what one of
+multiplier / sqrt(T) costs, exactly (Dong, Roth & Su 2022, corollary 3.3). Poisson batches are accounted by
+privacy loss distributions; where those fail, by Renyi divergences, and `accountant` says so.
 
-Rounding. Sums are computed in blocks of `block_rows` rows by matrix products, whatever order those take: off by
-at most gamma_n n c in L2 (`confide.mechanisms.sum_error`, summed over coordinates by the triangle
+Rounding. Sums are computed in blocks of `block_rows` rows by matrix products, whatever order those take: off
+by at most gamma_n n c in L2 (`confide.mechanisms.sum_error`, summed over coordinates by the triangle
 inequality), rounded once to the grid, and added as integers. A unit's rows touch few blocks when rows keep
 their places (full batch, REPLACE), every block otherwise. Where rows do not keep their places, a row's own
 gradient is computed beside other rows, and a product may round differently there. `PLACE` of c a row is
@@ -47,7 +48,7 @@ from confide.mechanisms import sum_error
 from confide.privacy import Adjacency, Event, RDPAccountant, exact, gaussian_sigma, noise_multiplier
 
 #: Numbers that the rows of one matrix product hold, about: so that they stay in a core's cache.
-_HELD = 2**20
+_HELD = 2**19
 #: Movement of a row's contribution between two places of a batch that is allowed for, in units of c.
 PLACE = 2.0**-34
 #: Rows are clipped to c (1 - 10^-6): room for the rounding of norms and factors.
@@ -159,8 +160,8 @@ class Accounting:
     def sensitivity(self, difference: float, rounding: float, spacing: float) -> float:
         """Return the L2 sensitivity of what is released, padding included, rounded up.
 
-        D + 2 e + `spacing`, h sqrt(d) for every block that a unit touches. With Poisson batches each end of the pair is
-        that far from the batch without the row, so the padding counts once an end.
+        D + 2 e + `spacing`, h sqrt(d) for every block that a unit touches. With Poisson batches each end
+        of the pair is that far from the batch without the row, so the padding counts once an end.
         """
         pad = 2.0 * rounding + spacing
         return (difference + pad * (1 if self.full else self.ends)) * (1 + 1e-12)
@@ -171,7 +172,7 @@ def block_rows(width: int) -> int:
 
     Public and fixed by the model's shape: the rounding bound counts the terms of a float sum.
     """
-    return 2 ** min(13, max(8, (_HELD // max(1, width)).bit_length() - 1))
+    return 2 ** min(12, max(11, (_HELD // max(1, width)).bit_length() - 1))
 
 
 def plan(
@@ -217,14 +218,18 @@ def plan(
             "Pass a batch size of at most the number of rows.",
         )
     if isinstance(rows_per_unit, bool) or not isinstance(rows_per_unit, int) or rows_per_unit < 1:
-        raise ParameterError(f"The 'rows_per_unit' parameter is {rows_per_unit!r:.80}.", "Pass an integer >= 1.")
+        raise ParameterError(
+            f"The 'rows_per_unit' parameter is {rows_per_unit!r:.80}.", "Pass an integer >= 1."
+        )
     if rows_per_unit > 1 and sampling_probability < 1:
         raise UnsupportedError(
             f"A unit has up to {rows_per_unit} rows, which Poisson batches of rows draw apart.",
             "Pass batch_size=None for full batches.",
         )
     if not (isinstance(weight_cap, float | int) and 0 < weight_cap < math.inf):
-        raise ParameterError(f"The 'weight_cap' parameter is {weight_cap!r:.80}.", "Pass a finite number > 0.")
+        raise ParameterError(
+            f"The 'weight_cap' parameter is {weight_cap!r:.80}.", "Pass a finite number > 0."
+        )
     infinite = isinstance(epsilon, float) and epsilon == math.inf
     if infinite != bool(nonprivate):
         raise ParameterError(
@@ -253,9 +258,7 @@ def _sampled(epsilon: Any, delta: Any, relation: Adjacency, steps: int, rate: fl
     """Return (deviation over the distance of the pair's ends, accountant)."""
     ends = 1 if relation is Adjacency.ADD_REMOVE_ONE else 2
     try:
-        of_clip = noise_multiplier(
-            epsilon, delta, steps=steps, sampling_probability=rate, adjacency=relation
-        )
+        of_clip = noise_multiplier(epsilon, delta, steps=steps, sampling_probability=rate, adjacency=relation)
         return of_clip / ends, "pld"
     except (CalibrationError, MemoryError, OverflowError, ArithmeticError):
         return renyi_multiplier(epsilon, delta, steps, rate, relation) / ends, "rdp"
@@ -272,7 +275,9 @@ def renyi_multiplier(epsilon: Any, delta: Any, steps: int, rate: float, relation
 
     both of them divergences of add/remove at integer orders. The full batch's noise always suffices as well.
     """
-    full = gaussian_sigma(epsilon, delta, (1 if relation is Adjacency.ADD_REMOVE_ONE else 2) * math.sqrt(steps))
+    full = gaussian_sigma(
+        epsilon, delta, (1 if relation is Adjacency.ADD_REMOVE_ONE else 2) * math.sqrt(steps)
+    )
     high = full * (1 + 1e-12)
 
     def holds(multiplier: float) -> bool:

@@ -37,23 +37,35 @@ _JUMP = 1e-6
 
 
 @dataclass(frozen=True)
-class Stage:
-    """From step `start` (0, 1, ...) on, rows are conditioned by `kind`."""
+class Kind:
+    """A conditioning by name, from step `start` (0, 1, ...) on."""
 
     start: int
     kind: str = "identity"
     power: float = 0.5
     rho: float = 0.1
 
-    def matrix(self, X: Floats) -> Floats | None:
-        """Return C of the public rows X [n, p]; None for the identity."""
-        if self.kind == "identity" or X.shape[1] == 0:
-            return None
-        return conditioning_matrix(X, self.kind, p=self.power, rho=self.rho)
+
+@dataclass(frozen=True)
+class Stage:
+    """From step `start` on, rows are C x.
+
+    Attributes
+    ----------
+    start : int
+    matrix : ndarray of shape (p, p) or None
+        C; None is the identity.
+    change : ndarray of shape (p, p) or None
+        R with Theta_new = Theta R on entering; None where nothing changes, as for the first stage.
+    """
+
+    start: int = 0
+    matrix: Floats | None = None
+    change: Floats | None = None
 
 
-def stages(kind: str, power: float, rho: float, switch: Any, steps: int, epoch: int) -> tuple[Stage, ...]:
-    """Return the stages of a run.
+def kinds(kind: str, power: float, rho: float, switch: Any, steps: int, epoch: int) -> tuple[Kind, ...]:
+    """Return the conditionings of a run.
 
     Parameters
     ----------
@@ -67,32 +79,43 @@ def stages(kind: str, power: float, rho: float, switch: Any, steps: int, epoch: 
     ------
     ParameterError
     """
-    first = Stage(0, kind, power, rho)
+    first = Kind(0, kind, power, rho)
     if switch is None:
         return (first,)
     if switch == "anneal" and kind in ("spectral", "power"):
         top = 1.0 if kind == "spectral" else power
         starts = [round(steps * k / STAGES) for k in range(STAGES)]
-        made = [Stage(s, "power", top * (1 - k / (STAGES - 1))) for k, s in enumerate(starts[:-1])]
-        return (*made, Stage(starts[-1], "identity"))
+        made = [Kind(s, "power", top * (1 - k / (STAGES - 1))) for k, s in enumerate(starts[:-1])]
+        return (*made, Kind(starts[-1], "identity"))
     if isinstance(switch, float) and 0 < switch < 1:
-        return first, Stage(max(1, round(switch * steps)), "identity")
+        return first, Kind(max(1, round(switch * steps)), "identity")
     if isinstance(switch, int) and not isinstance(switch, bool) and switch >= 1:
-        return first, Stage(switch * epoch, "identity")
+        return first, Kind(switch * epoch, "identity")
     raise ParameterError(
         f"The 'switch' parameter is {switch!r:.80} with conditioning {kind!r}.",
         "Pass None, an epoch >= 1, a share of the steps in (0, 1), or 'anneal' (spectral or power).",
     )
 
 
-def reexpression(X: Floats, old: Floats | None, new: Floats | None) -> Floats | None:
-    """Return R with Theta_new = Theta R, or None where nothing changes.
+def stages(X: Floats, wanted: tuple[Kind, ...]) -> tuple[Stage, ...]:
+    """Return the stages of a run over public rows X [n, p].
 
     Raises
     ------
     UnsupportedError
-        If the new conditioning does not see a direction of the public rows that the old one sees.
+        If a conditioning does not see a direction of the public rows that the one before it sees.
     """
+    made: list[Stage] = []
+    for item in wanted:
+        C = None
+        if item.kind != "identity" and X.shape[1]:
+            C = conditioning_matrix(X, item.kind, p=item.power, rho=item.rho)
+        made.append(Stage(item.start, C, _change(X, made[-1].matrix, C) if made else None))
+    return tuple(made)
+
+
+def _change(X: Floats, old: Floats | None, new: Floats | None) -> Floats | None:
+    """Return R with Theta_new = Theta R, or None where nothing changes."""
     if old is None and new is None:
         return None
     p = X.shape[1]
@@ -125,7 +148,7 @@ def check_blocks(blocks: tuple[Block, ...] | None) -> tuple[Block, ...]:
     """Return the blocks, or refuse a model that public columns enter otherwise than linearly."""
     if blocks is None:
         raise UnsupportedError(
-            "A factorisation machine has squares of single columns, which no other conditioning re-expresses.",
+            "A factorisation machine squares single columns, which no other conditioning re-expresses.",
             "Pass switch=None, or model='linear' or 'mlp'.",
         )
     return blocks

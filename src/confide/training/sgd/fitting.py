@@ -1,0 +1,397 @@
+"""From arrays to a result: read what is public, reserve, run the engine, settle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.mechanisms.stream import stream as random_stream
+from confide.privacy import Adjacency
+from confide.training.conditioning import finite_rows
+from confide.training.inputs import secret_labels, shape_of
+from confide.training.release import drive
+from confide.training.result import Status
+from confide.training.sgd.arrays import Floats, like, namespace, to_host
+from confide.training.sgd.batches import poisson_batches, rate_of
+from confide.training.sgd.checkpoint import Snapshot, charged_once, digest_of, new_run, take_turn
+from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, steps
+from confide.training.sgd.models import Model, Rows
+from confide.training.sgd.optimizers import Average, learning_rates, make_optimizer
+from confide.training.sgd.release import step_answer
+from confide.training.sgd.request import SGDRequest
+from confide.training.sgd.result import Inputs, SGDModel, SGDResult, TracePoint
+from confide.training.sgd.sensitivity import Accounting
+from confide.training.sgd.switch import Stage, check_blocks, kinds, stages
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that is public about a fit, before its charge."""
+
+    request: SGDRequest
+    model: Model
+    accounting: Accounting
+    stages: tuple[Stage, ...]
+    inputs: Inputs
+    public: Floats
+    rows: int
+    scale: float
+    batch: float
+    clip: float
+    rates: Floats
+
+    @property
+    def digest(self) -> str:
+        """Of what decides the rest of a run."""
+        asked = replace(self.request, random_state=None, recorded=False)
+        return digest_of(asked, self.public, self.rows, self.batch, self.clip)
+
+    def released(self, parameters: Floats, matrix: Floats | None) -> SGDModel:
+        """Return a model of some released parameters."""
+        asked = self.request
+        classes = None if asked.classes is None else tuple(asked.classes)
+        return SGDModel(self.model, parameters, matrix, self.inputs, asked.target_bounds, classes)
+
+
+def prepare(X_public: Any, X_private: Any, n: int, request: SGDRequest) -> Prepared:
+    """Read public columns and calibrate: all that can be refused is refused here.
+
+    Parameters
+    ----------
+    X_public : array of shape (n, p) or None
+    X_private : array of shape (n, q) or None
+        Only its shape is looked at.
+    n : int
+        Number of rows.
+    request : SGDRequest
+    """
+    q = len(request.private_bounds)
+    found = 0 if X_private is None else shape_of(X_private)[1]
+    if found != q:
+        raise DataError(
+            f"There are {q} 'private_bounds' for {found} private columns.",
+            "Declare the bounds of each private column.",
+        )
+    relation, rows = request.relation, n
+    if X_public is not None and relation not in LABELS_AND_PARTS:
+        raise UnsupportedError(
+            f"Under {relation.value!r} no column is public.", "Pass them as private columns with bounds."
+        )
+    if relation is Adjacency.ADD_REMOVE_ONE:
+        assert request.rows is not None
+        rows = request.rows
+        if n > rows:
+            raise ParameterError(
+                f"The table has more rows than the declared {rows}.", "Declare a larger public bound 'rows'."
+            )
+    elif n == 0:
+        raise DataError("The table has no rows.", "Pass at least one row.")
+    public, centre, scale = _standardised(X_public, n)
+    bounds = np.array(request.private_bounds, dtype=np.float64).reshape(-1, 2)
+    inputs = Inputs(centre, scale, bounds[:, 0] / 2 + bounds[:, 1] / 2, bounds[:, 1] / 2 - bounds[:, 0] / 2)
+    gap, rate = rate_of(request.batch_size, rows)
+    accounting = request.account(rate)
+    batch = float(rows) if rate == 1 else float(request.batch_size or rows)
+    model = request.make_model(public.shape[1], q)
+    wanted = kinds(*request.kind, request.switch, request.steps, max(1, round(1 / rate)))
+    if len(wanted) > 1:
+        check_blocks(model.blocks)
+    made = stages(public, wanted)
+    clip = _clip(request, model, public, made[0], q)
+    return Prepared(
+        request,
+        model,
+        accounting,
+        made,
+        inputs,
+        public,
+        rows,
+        gap,
+        batch,
+        clip,
+        learning_rates(request.rate, request.steps, request.schedule),
+    )
+
+
+def _standardised(X: Any, n: int) -> tuple[Floats, Floats, Floats]:
+    """Return public columns with mean 0 and deviation 1 (0 where constant), and how to repeat that."""
+    if X is None:
+        return np.zeros((n, 0)), np.zeros(0), np.zeros(0)
+    X = finite_rows(_host(X))
+    X = X if isinstance(X, np.ndarray) else X.toarray()
+    if X.shape[0] != n:
+        raise DataError(f"The public columns have {X.shape[0]} rows for {n} labels.", "Pass one row a label.")
+    # In units of the largest entry, so that sums near 1e308 stay finite.
+    top = np.maximum(np.abs(X).max(axis=0, initial=0.0), 1e-300)
+    mean = (X / top).mean(axis=0)
+    deviation = np.sqrt(((X / top - mean) ** 2).mean(axis=0))
+    constant = deviation <= 1e-12
+    centre = np.where(constant, X[0], mean * top)
+    scale = np.where(constant, top, deviation * top)
+    return (X / 2 - centre / 2) / (scale / 2), centre, scale
+
+
+def _host(X: Any) -> Any:
+    """Return arrays of other libraries as NumPy's; anything else as it is."""
+    return X if isinstance(X, np.ndarray) or namespace(X) is np else to_host(X)
+
+
+def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: int) -> float:
+    """Return the clip norm of the first stage."""
+    if request.gradient_bound is not None:
+        return float(request.gradient_bound)
+    if request.clip is None:
+        return math.inf
+    if request.clip != "auto":
+        return float(request.clip)
+    # ||grad f|| at the initial parameters over public rows; a private column counts as uniform in its bounds.
+    n = min(public.shape[0], 4096) or 256
+    values = public[:: max(1, public.shape[0] // n)][:n]
+    values = values if stage.matrix is None else values @ stage.matrix.T
+    n = values.shape[0] or 256
+    generator = np.random.Generator(np.random.Philox(request.init_seed))
+    parts = [values if values.shape[0] else np.zeros((n, 0)), generator.uniform(-1, 1, (n, q))]
+    if model.constant:
+        parts.append(np.ones((n, 1)))
+    rows = Rows.of(np, model, np.concatenate(parts, axis=1), public.shape[1], np.zeros(n))
+    theta = model.initial(request.init_seed)
+    with np.errstate(all="ignore"):
+        _, tape = model.forward(np, theta, rows)
+        seeds = None if model.outputs == 1 else np.full((n, model.outputs), model.outputs**-0.5)
+        squares, _ = model.backward(np, theta, rows, tape, seeds)
+        squares = rows.widths**2 if squares is None else squares
+    squares = squares[squares < 1e60]
+    length = math.sqrt(float(squares.mean())) if squares.size else 1.0
+    return min(max(length, 1e-30), 1e30)
+
+
+def labels_of(y: Any, n: int, request: SGDRequest) -> Floats:
+    """Read the labels: in [-1, 1] about the middle of their bounds (missing is 0), or class numbers."""
+    if request.classes is not None:
+        cells = np.asarray(y, dtype=object).reshape(n, -1)
+        if cells.shape[1] != 1:
+            raise DataError(f"The label has {cells.shape[1]} columns.", "Pass an array of shape (n,).")
+        places = {value: float(k) for k, value in enumerate(request.classes)}
+        return np.array([_place(places, cell) for cell in cells[:, 0].tolist()])
+    assert request.target_bounds is not None
+    low, high = request.target_bounds
+    values = secret_labels(y, n)()
+    with np.errstate(all="ignore"):
+        t = (np.clip(values, low, high) / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        return np.clip(np.nan_to_num(t, nan=0.0), -1.0, 1.0)
+
+
+def _place(places: dict[Any, float], cell: Any) -> float:
+    try:
+        return places.get(cell, 0.0)
+    except TypeError:  # a cell that cannot be a key is none of the classes
+        return 0.0
+
+
+def _weights(weights: Any, n: int, cap: float | None) -> Floats | None:
+    if weights is None:
+        return None
+    if cap is None:
+        raise ParameterError(
+            "The fit has sample weights and no 'weight_cap'.",
+            "Pass weight_cap: a public bound that weights are clipped to; the noise grows with it.",
+        )
+    with np.errstate(all="ignore"):
+        return np.clip(np.nan_to_num(np.asarray(weights, dtype=np.float64).reshape(n), nan=0.0), 0.0, cap)
+
+
+def fit(
+    X_public: Any,
+    X_private: Any,
+    y: Any,
+    request: SGDRequest,
+    *,
+    sample_weight: Any = None,
+    ledger: Any = None,
+    table: Any = None,
+    analyst: str | None = None,
+    label: str = "dpsgd",
+    trace: int = 0,
+    checkpoint: Any = None,
+    every: int = 0,
+    resume: Any = None,
+    recharge: bool = False,
+    hook: Callable[[TracePoint], None] | None = None,
+) -> SGDResult:
+    """Fit a private model by noisy gradient steps over conditioned public columns.
+
+    Parameters
+    ----------
+    X_public : array of shape (n, p) or None
+        Public columns; any array-API array, whose device the steps then run on.
+    X_private : array of shape (n, q) or None
+        Private columns, of the same kind of array.
+    y : array of shape (n,) or (n, 1)
+    request : SGDRequest
+    sample_weight : array of shape (n,), optional
+        Needs ``request.weight_cap``.
+    ledger : Ledger or str, optional
+        Charged before a private cell is read; ``request.recorded`` must say whether there is one.
+    table, analyst, label
+        As in `confide.ledger.charged`.
+    trace : int
+        Number of models to keep along the way.
+    checkpoint : path, optional
+        Where to write a snapshot after every `every` steps.
+    resume : path or Snapshot, optional
+        Go on from it: the same request and public data. `confide.training.sgd.checkpoint`.
+    recharge : bool
+        Whether to pay for another continuation of a snapshot that was gone on from; the whole fit is charged.
+    hook : callable, optional
+        Called with each traced model; with snapshots, only once its turn is taken.
+
+    Returns
+    -------
+    SGDResult
+    """
+    if request.recorded != (ledger is not None):
+        raise ParameterError(
+            f"The request has recorded={request.recorded!r}, and a ledger is {'' if ledger is not None else 'not '}given.",
+            "Make the request with recorded=True where a ledger is given.",
+        )
+    if request.weight_cap is None:
+        _weights(sample_weight, 0, None)
+    if checkpoint is not None and not (isinstance(every, int) and every >= 1):
+        raise ParameterError(f"The 'every' parameter is {every!r:.80}.", "Pass the steps between snapshots.")
+    n = _count(X_public, X_private, y)
+    ready = prepare(X_public, X_private, n, request)
+    guarantee = request.guarantee(ready.accounting)
+    keeper = _Keeper(ready, ledger, checkpoint, every, trace, hook)
+    keeper.begin(resume, recharge)
+    with charged_once(
+        ledger, guarantee, keeper.run, table=table, analyst=analyst, label=label
+    ) as reservation:
+        problem = _problem(ready, X_public, X_private, y, n, sample_weight)
+        source = random_stream(request.random_state)
+        batches = None
+        if not ready.accounting.full:
+            batches = poisson_batches(n, ready.scale, source.child(f"batches/{keeper.state.step}"))
+        answer = step_answer(
+            ready.accounting.multiplier, source.child(f"noise/{keeper.state.step}"), steps=request.steps
+        )
+        state = drive(steps(problem, ready.stages, ready.rates, keeper.state, batches, keeper.watch), answer)
+        keeper.publish(None)
+        chosen = state.averaged if request.average > 0 else state.parameters
+        result = SGDResult(
+            ready.released(chosen, keeper.matrix),
+            guarantee,
+            Status.NONPRIVATE if request.nonprivate else Status.RELEASED,
+            ready.accounting,
+            state.clip,
+            ready.rates,
+            tuple(keeper.trace),
+        )
+    return result if reservation is None else replace(result, entry=reservation.id)
+
+
+def _count(X_public: Any, X_private: Any, y: Any) -> int:
+    for X in (X_public, X_private):
+        if X is not None:
+            return shape_of(X)[0]
+    shape = getattr(y, "shape", None)
+    return int(shape[0]) if shape else len(y)
+
+
+def _problem(ready: Prepared, X_public: Any, X_private: Any, y: Any, n: int, sample_weight: Any) -> Problem:
+    """Read the private cells."""
+    xp = namespace(X_public, X_private)
+    reference = X_public if X_public is not None else X_private
+
+    def there(values: Floats) -> Any:
+        return like(xp, values, reference)
+
+    private = None if X_private is None else ready.inputs.private(_dense(X_private))
+    weights = _weights(sample_weight, n, ready.request.weight_cap)
+    return Problem(
+        ready.model,
+        ready.request.loss(),
+        there(ready.public),
+        None if private is None else there(private),
+        there(labels_of(_host(y), n, ready.request)),
+        ready.accounting,
+        ready.batch,
+        ready.rows,
+        ready.clip,
+        None if weights is None else there(weights),
+    )
+
+
+def _dense(X: Any) -> Any:
+    if hasattr(X, "to_numpy"):
+        return X.to_numpy()
+    return X.toarray() if hasattr(X, "toarray") else X
+
+
+class _Keeper:
+    """Traces, snapshots and turns of one run."""
+
+    def __init__(self, ready: Prepared, ledger: Any, path: Any, every: int, trace: int, hook: Any) -> None:
+        self.ready, self.ledger, self.path, self.every, self.hook = ready, ledger, path, every, hook
+        asked = ready.request
+        marks = np.linspace(asked.steps, 0, trace, endpoint=False) if trace else np.zeros(0)
+        self.marks = set(np.round(marks).astype(int).tolist())
+        self.trace: list[TracePoint] = []
+        self.waiting: list[TracePoint] = []
+        self.matrix: Floats | None = ready.stages[0].matrix
+        self.run, self.last = new_run(), 0
+        burn = asked.steps - max(1, round(asked.average * asked.steps))
+        optimizer = make_optimizer(asked.optimizer, momentum=asked.momentum, betas=asked.betas)
+        self.state = State(ready.model.initial(asked.init_seed), optimizer, Average(burn))
+
+    def begin(self, resume: Any, recharge: bool) -> None:
+        """Go on from a snapshot, if there is one; its turn is taken before anything is read."""
+        if resume is None:
+            return
+        snapshot = resume if isinstance(resume, Snapshot) else Snapshot.load(resume)
+        if snapshot.digest != self.ready.digest:
+            raise DataError(
+                "The snapshot belongs to another request or other public data.",
+                "Resume with what the run began with.",
+            )
+        asked = self.ready.request
+        if recharge:
+            self.last = 0
+        else:
+            take_turn(self.ledger, asked.guarantee(self.ready.accounting), snapshot.run, snapshot.step)
+            self.run = snapshot.run
+        self.state = snapshot.state(self.state.optimizer, self.state.average.burn)
+        present = max(i for i, s in enumerate(self.ready.stages) if s.start < snapshot.step)
+        self.matrix = self.ready.stages[present].matrix
+
+    def watch(self, state: State, matrix: Floats | None) -> None:
+        """Keep traces; write a snapshot when it is time."""
+        self.matrix = matrix
+        if state.step in self.marks:
+            released = self.ready.released(state.averaged, matrix)
+            self.waiting.append(TracePoint(state.step, released))
+            if self.path is None and self.last == 0:
+                self._flush()
+        if self.path is not None and state.step % self.every == 0 and state.step < self.ready.rates.size:
+            self.publish(state)
+
+    def publish(self, state: State | None) -> None:
+        """Take the turn after the last snapshot, then write the next one (None: the result follows)."""
+        if self.last:
+            guarantee = self.ready.request.guarantee(self.ready.accounting)
+            take_turn(self.ledger, guarantee, self.run, self.last)
+        self._flush()
+        if state is not None:
+            Snapshot.of(self.run, self.ready.digest, state).save(self.path)
+            self.last = state.step
+
+    def _flush(self) -> None:
+        for point in self.waiting:
+            self.trace.append(point)
+            if self.hook is not None:
+                self.hook(point)
+        self.waiting.clear()

@@ -1,0 +1,160 @@
+"""What a fit of engine `dpsgd` hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.errors import DataError
+from confide.privacy import Guarantee
+from confide.training.result import Status
+from confide.training.sgd.arrays import Floats, to_host
+from confide.training.sgd.models import Model, Rows
+from confide.training.sgd.sensitivity import Accounting
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Public maps from a user's columns to what the model sees.
+
+    Attributes
+    ----------
+    centre, scale : ndarray of shape (p,)
+        Of public columns: (x - centre) / scale.
+    middle, half : ndarray of shape (q,)
+        Of private columns: clipped to [-1, 1] about the middle of their bounds; missing is 0.
+    """
+
+    centre: Floats
+    scale: Floats
+    middle: Floats
+    half: Floats
+
+    def public(self, X: Any) -> Floats:
+        """Return public columns, centred and scaled."""
+        # Halves first: the difference of two finite numbers near 1e308 overflows.
+        return (to_host(X) / 2 - self.centre / 2) / (self.scale / 2)
+
+    def private(self, X: Any) -> Floats:
+        """Return private columns within [-1, 1], whatever their cells hold; never warns."""
+        with np.errstate(all="ignore"):
+            scaled = (to_host(X) / 2 - self.middle / 2) / (self.half / 2)
+            return np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class SGDModel:
+    """A released model; `predict` is post-processing.
+
+    Attributes
+    ----------
+    model : Model
+    parameters : ndarray of shape (size,)
+    matrix : ndarray of shape (p, p) or None
+        C of the stage that the parameters belong to.
+    inputs : Inputs
+    target_bounds : pair of float or None
+    classes : tuple or None
+    """
+
+    model: Model
+    parameters: Floats
+    matrix: Floats | None
+    inputs: Inputs
+    target_bounds: tuple[float, float] | None
+    classes: tuple[Any, ...] | None
+
+    def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
+        """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits."""
+        p, q = self.inputs.centre.size, self.inputs.middle.size
+        parts = []
+        for X, columns, read, name in (
+            (X_public, p, self.inputs.public, "public"),
+            (X_private, q, self.inputs.private, "private"),
+        ):
+            if X is None and columns == 0:
+                continue
+            if X is None or len(X.shape) != 2 or X.shape[1] != columns:
+                raise DataError(
+                    f"The model has {columns} {name} columns.", f"Pass a matrix of shape (m, {columns})."
+                )
+            parts.append(read(_dense(X)))
+        if parts and p and self.matrix is not None:
+            parts[0] = parts[0] @ self.matrix.T
+        values = np.concatenate(parts, axis=1) if parts else np.zeros((1, 0))
+        if self.model.constant:
+            values = np.concatenate([values, np.ones((values.shape[0], 1))], axis=1)
+        rows = Rows.of(np, self.model, values, p, np.zeros(values.shape[0]))
+        with np.errstate(all="ignore"):
+            return np.asarray(self.model.forward(np, self.parameters, rows)[0])
+
+    def predict(self, X_public: Any = None, X_private: Any = None) -> Any:
+        """Return labels within their bounds, or classes, shape [m]."""
+        f = self.outputs(X_public, X_private)
+        if self.target_bounds is not None:
+            low, high = self.target_bounds
+            return low / 2 + high / 2 + (high / 2 - low / 2) * np.clip(f, -1.0, 1.0)
+        assert self.classes is not None
+        places = (f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)
+        return np.asarray(self.classes)[places]
+
+    def predict_proba(self, X_public: Any = None, X_private: Any = None) -> Floats:
+        """Return the probability of each class, shape [m, K]."""
+        f = self.outputs(X_public, X_private)
+        if f.ndim == 1:
+            one = 0.5 * (1.0 + np.tanh(0.5 * f))
+            return np.stack([1.0 - one, one], axis=1)
+        e = np.exp(f - f.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """The model after some step; released, like every iterate."""
+
+    step: int
+    model: SGDModel
+
+
+@dataclass(frozen=True)
+class SGDResult:
+    """A fit.
+
+    Attributes
+    ----------
+    model : SGDModel
+    guarantee : Guarantee
+    status : Status
+    accounting : Accounting
+        Sampler, multiplier and accountant; ``accounting.accountant`` says which calculus priced the noise.
+    clip : float
+        Clip norm of the last stage.
+    rates : ndarray of shape (T,)
+    trace : tuple of TracePoint
+    entry : str or None
+        The ledger's entry.
+    """
+
+    model: SGDModel
+    guarantee: Guarantee
+    status: Status
+    accounting: Accounting
+    clip: float
+    rates: Floats
+    trace: tuple[TracePoint, ...] = ()
+    entry: str | None = None
+
+    def learning_curve(self, score: Callable[[SGDModel], float]) -> tuple[tuple[int, float], ...]:
+        """Return (step, score) of each traced model.
+
+        Models are released and free; a score that reads private rows is a release of its own, and not
+        private.
+        """
+        return tuple((point.step, float(score(point.model))) for point in self.trace)
