@@ -69,6 +69,8 @@ bench: $(VENV)/.dev
 	$(RUN) benchmarks/selection_speed.py
 	$(RUN) benchmarks/selection_wide.py
 	$(RUN) benchmarks/selection_real.py
+	$(RUN) benchmarks/selection_solvers.py
+	$(RUN) benchmarks/selection_coefficients.py
 
 format: $(VENV)/.dev
 	$(RUN) -m ruff check --fix .

@@ -26,6 +26,13 @@ from confide.privacy import (
 )
 
 DELTA = 1e-5
+
+
+def stopped(epsilon):
+    run = Event.of("pure", epsilon=epsilon)
+    return Event("random_stopping", (("eta", "0"), ("gamma", "1/10")), 1, (run, run))
+
+
 SAMPLED = {"sampling_probability": 0.01, "adjacency": "add_remove_one"}
 # Each event with the same mechanism at more noise.
 PAIRS = {
@@ -49,6 +56,7 @@ PAIRS = {
         Event.of("approximate", epsilon=0.2, delta=1e-7),
     ),
     "group": (Event.of("pure", epsilon=0.1).group(3), Event.of("pure", epsilon=0.1).group(2)),
+    "random_stopping": (stopped(0.1), stopped(0.07)),
     "poisson_gaussian": (
         Event.of("poisson_gaussian", noise_multiplier=1.0, **SAMPLED),
         Event.of("poisson_gaussian", noise_multiplier=1.3, **SAMPLED),
@@ -127,7 +135,7 @@ class MetamorphicSuite:
 class TestBasic(MetamorphicSuite):
     accountant = BasicAccountant
     names = ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip", "top_r", "mistakes",
-             "randomized_response", "approximate", "group")  # fmt: skip
+             "randomized_response", "approximate", "random_stopping", "group")  # fmt: skip
 
     def test_exact(self):
         assert self.epsilon(Event.of("pure", epsilon=0.1).times(3)) == Fraction(3, 10)
@@ -136,7 +144,7 @@ class TestBasic(MetamorphicSuite):
 class TestZCDP(MetamorphicSuite):
     accountant = ZCDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "top_r", "mistakes", "randomized_response", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "random_stopping", "group")  # fmt: skip
 
     def test_bounded_range_only_for_the_exponential_mechanism(self):  # F16
         assert zcdp_cost(Event.of("exponential", epsilon=1)) == Fraction(1, 8)
@@ -151,13 +159,14 @@ class TestZCDP(MetamorphicSuite):
 class TestRDP(MetamorphicSuite):
     accountant = RDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "top_r", "mistakes", "randomized_response", "poisson_gaussian", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "random_stopping",
+             "poisson_gaussian", "group")  # fmt: skip
 
 
 class TestPLD(MetamorphicSuite):
     accountant = PLDAccountant
     names = ("gaussian", "laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip",
-             "top_r", "mistakes", "randomized_response", "approximate", "poisson_gaussian", "group")  # fmt: skip
+             "top_r", "mistakes", "randomized_response", "approximate", "random_stopping", "poisson_gaussian", "group")  # fmt: skip
 
     def test_gaussians_are_exact(self):
         events = [

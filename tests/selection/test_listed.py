@@ -65,10 +65,7 @@ def test_golden_probabilities(golden, name):
 
 
 def golden_pair(golden):
-    path = golden / "selection" / "mistakes_privacy_pair.npz"
-    if not path.exists():
-        pytest.skip("too large for the copies in tests/golden")
-    data = np.load(path)
+    data = np.load(golden / "selection" / "mistakes_privacy_pair.npz")
     options = {"feature_bound": float(data["b_x"]), "target_bound": float(data["b_y"])}
     made = [
         SubsetProblem(data[f"X{k}"], data[f"y{k}"], int(data["s"]), "squared", float(data["r"]),

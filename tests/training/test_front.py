@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -79,10 +80,14 @@ def test_dry_run_reads_and_charges_nothing(ledger):
     assert table.read == []
     assert ledger.total().epsilon == 0
     result = train(table, **ASK, ledger=ledger)
-    assert result.guarantee == guarantee
+    # The rounds that share the budget are counted from public rows, which a dry run leaves alone.
+    assert result.guarantee == replace(guarantee, event=result.guarantee.event)
+    assert [part.mechanism for part in result.guarantee.event.parts] == ["gaussian"] * 5
+    plain = train(table, **ASK, ledger=ledger, engine="closed_form")
+    assert plain.guarantee == guarantee
     assert guarantee.declaration == table.schema.declaration
     assert guarantee.unconditional
-    assert str(ledger.total().epsilon) == "1"
+    assert str(ledger.total().epsilon) == "2"
 
 
 def test_the_label_is_read_after_the_charge_and_never_when_refused(ledger):
@@ -104,7 +109,7 @@ def test_the_label_is_read_after_the_charge_and_never_when_refused(ledger):
             return super().content_tag(key)
 
     train(Later(Table.from_frame(frame(), SCHEMA)), **ASK, ledger=ledger)
-    assert seen == ["1", "1"]
+    assert set(seen) == {"1"}
 
 
 def test_the_ledger_knows_which_table_was_charged_and_refuses_other_secrets(ledger):
@@ -365,7 +370,8 @@ def test_a_forecast_is_the_noise_of_the_fit_and_reads_no_label():
     assert "label" not in table.read
     assert [row.epsilon for row in told] == [0.5, 2.0]
     for row in told:
-        result = train(Table.from_frame(frame(), SCHEMA), epsilon=row.epsilon, delta=1e-6, degree=2)
+        fit = {"epsilon": row.epsilon, "delta": 1e-6, "degree": 2, "engine": "closed_form"}
+        result = train(Table.from_frame(frame(), SCHEMA), **fit)
         assert row.noise_error == pytest.approx(result.noise_error(row.epsilon), rel=1e-3)
         assert row.rows == 2000
 
