@@ -30,10 +30,15 @@ def train(
             help="Charged before the label is used: sqlite:///ledger.db#visits.",
         ),
     ] = None,
-    engine: Annotated[str, typer.Option(help="closed_form.")] = "closed_form",
+    engine: Annotated[
+        str, typer.Option(help="rounds (clipped residuals) or closed_form (one release, no clipping).")
+    ] = "rounds",
     conditioning: Annotated[
-        str, typer.Option(help="optimal, spectral, identity, power:P (0 <= P <= 1) or ridge:RHO.")
-    ] = "optimal",
+        str | None,
+        typer.Option(
+            help="optimal, spectral, identity, power:P (0 <= P <= 1) or ridge:RHO; else the engine's own."
+        ),
+    ] = None,
     degree: Annotated[int, typer.Option(help="Polynomial degree in each numeric public column.")] = 1,
     adjacency: Annotated[
         str | None,
@@ -102,7 +107,7 @@ def _run(
     delta: str,
     ledger: str | None,
     engine: str,
-    conditioning: str,
+    conditioning: str | None,
     degree: int,
     adjacency: str | None,
     analyst: str | None,
@@ -150,7 +155,9 @@ def _run(
     return result, result.guarantee, declared
 
 
-def _conditioning(text: str) -> str | tuple[str, float]:
+def _conditioning(text: str | None) -> str | tuple[str, float] | None:
+    if text is None:
+        return None
     kind, colon, option = text.partition(":")
     if not colon:
         return text

@@ -109,7 +109,7 @@ def choose(
     few = rest[:: -(-rest.shape[0] // size)]
     best: tuple[float, float, float, Floats] | None = None
     for quantile in quantiles:
-        root = _normalise(np.diag(shape), few, quantile)
+        root = normalise(np.diag(shape), few, quantile)
         cost, share = _best_share(basis, few, root, noise)
         if best is None or cost < best[0]:
             best = (cost, share, quantile, root)
@@ -117,11 +117,11 @@ def choose(
     _, share, quantile, root = best
     gap = math.nan
     if kind == "optimal" and noise > 0:
-        root = _normalise(np.diag(shape), rest, quantile)
+        root = normalise(np.diag(shape), rest, quantile)
         root, gap = _optimise(basis, rest, root)
         _, share = _best_share(basis, few, root, noise)
     elif quantile == 1.0:
-        root = _normalise(root, rest, 1.0)
+        root = normalise(root, rest, 1.0)
     if not first:
         return Plan(root, 0.0, quantile, gap)
     factor = np.zeros((r + 1, r + 1))
@@ -135,7 +135,7 @@ def _lengths(rows: Floats, root: Floats) -> Floats:
     return np.einsum("ij,ij->i", image, image)
 
 
-def _normalise(root: Floats, rows: Floats, quantile: float) -> Floats:
+def normalise(root: Floats, rows: Floats, quantile: float) -> Floats:
     """Scale a root of M so that the given quantile of u' M u is 1."""
     lengths = _lengths(rows, root)
     level = float(np.quantile(lengths, quantile))
@@ -154,7 +154,7 @@ def _optimise(basis: Basis, rest: Floats, root: Floats) -> tuple[Floats, float]:
     chosen = working_rows(rest, 20_000)
     rows = rest[chosen]
     weights = 1.0 / np.maximum(1.0, np.sqrt(_lengths(rest, root)))
-    A, _ = _moments(basis, rest, weights)
+    A, _ = moments(basis, rest, weights)
     image = np.asarray(np.linalg.solve(A, (rows * weights[chosen][:, None]).T).T, dtype=np.float64)
     # One made-up row a direction, of average length: keeps M finite where the sample has no row at all.
     guard = np.eye(A.shape[0]) * float(np.sqrt(np.mean(np.einsum("ij,ij->i", image, image))) * 0.1)
@@ -166,7 +166,7 @@ def _optimise(basis: Basis, rest: Floats, root: Floats) -> tuple[Floats, float]:
     return new / shortest, inner.gap
 
 
-def _moments(basis: Basis, rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def moments(basis: Basis, rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Estimate sum w_i u_i u_i' and sum w_i^2 u_i u_i' from a sample of the rows.
 
     The whole design has sum u_i u_i' = I. What the sample lacks of it, such as directions that belong to a
@@ -196,7 +196,7 @@ def _best_share(basis: Basis, rows: Floats, root: Floats, noise: float) -> tuple
     n, r = basis.n, rows.shape[1]
     # Weights at an even split; they change little with the share.
     weights = 1.0 / np.maximum(1.0, np.sqrt(first * 0.5 + (1.0 - first * 0.5) * _lengths(rows, root)))
-    A, B = _moments(basis, rows, weights)
+    A, B = moments(basis, rows, weights)
     released = noise**2 * noise_diagonal(A, root)
     sampling = _SAMPLING * np.einsum("ij,ji->i", np.linalg.solve(A, B), np.linalg.inv(A))
     flat = np.full(r, n * _SIGNAL / r)

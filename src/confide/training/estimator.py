@@ -31,12 +31,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         whatever is no number (text too) are imputed by the middle, silently: a message would tell of them.
     public : "all", boolean mask of shape (p,), or sequence of column names
         Which columns of X are public. The others are refused under ``replace_label``, and left out by the
-        engine ``closed_form`` under ``replace_private_part``: not a cell of them is read, not even to
+        linear engines under ``replace_private_part``: not a cell of them is read, not even to
         validate it.
-    engine : {"closed_form"}
+    engine : {"rounds", "closed_form"}
+        See `confide.train`.
     model : {"linear"}
-    conditioning : str or tuple
-        See `confide.training.conditioning_matrix`.
+    conditioning : str or tuple, optional
+        See `confide.training.conditioning_matrix`; None leaves it to the engine.
     leverage : float, optional
         Leverage quantile from which public rows are shortened; None chooses by expected error, 1 never.
     shrinkage : bool
@@ -90,9 +91,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         *,
         target_bounds: Any = None,
         public: Any = "all",
-        engine: str = "closed_form",
+        engine: str = "rounds",
         model: str = "linear",
-        conditioning: Any = "optimal",
+        conditioning: Any = None,
         leverage: float | None = None,
         shrinkage: bool = True,
         adjacency: Adjacency | str = "replace_label",

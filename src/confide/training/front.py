@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
@@ -13,14 +13,18 @@ import numpy as np
 from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Guarantee
+from confide.training import rounds
 from confide.training.choice import choose
 from confide.training.closed_form import Solution, prepare, solve
-from confide.training.design import Source, public_basis
+from confide.training.design import Basis, Source, public_basis
 from confide.training.expansion import Powers, expand, names_of, powers_of
 from confide.training.problem import LinearProblem, PublicStep, check_adjacency, check_bounds, public_step
-from confide.training.release import drive, exact_answer, gaussian_answer
-from confide.training.request import Request, make_request
+from confide.training.release import drive, exact_answer, gaussian_answer, shared_answer
+from confide.training.request import DEFAULT, Request, make_request
 from confide.training.result import LinearModel, Statistics, Status, TrainingResult
+from confide.training.rounds import Design
+from confide.training.rounds_geometry import Chosen, choose_geometry
+from confide.training.rounds_trace import Trace
 
 INTERCEPT = "(intercept)"
 
@@ -37,8 +41,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     epsilon: Any = None,
     delta: Any = None,
     ledger: Any = None,
-    engine: str = "closed_form",
-    conditioning: Any = "optimal",
+    engine: str = DEFAULT,
+    conditioning: Any = None,
     leverage: float | None = None,
     shrinkage: bool = True,
     fit_intercept: bool = True,
@@ -60,9 +64,13 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         Total privacy of this call; both required.
     ledger : Ledger or str, optional
         Charged before the label is read, and never refunded. None marks the guarantee ``"unrecorded"``.
-    engine : {"closed_form"}
-    conditioning : str or tuple
+    engine : {"rounds", "closed_form"}
+        ``rounds`` releases a few clipped residuals, ``closed_form`` one statistic without any clipping; see
+        "Choose an engine" in the documentation.
+    conditioning : str or tuple, optional
         See `confide.training.conditioning_matrix`; ``("power", p)`` and ``("ridge", rho)`` pass an option.
+        None: ``"optimal"`` in ``closed_form``; in each round of ``rounds``, what leaves the least expected
+        posterior variance.
     leverage : float, optional
         Leverage quantile in (0, 1] from which public rows are shortened; None lets the expected error
         choose, 1 shortens none (ordinary instead of weighted least squares).
@@ -79,7 +87,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool
         Return the guarantee that would be charged; only the schema and the ledger are read. Raises the
-        refusal that the ledger would answer with.
+        refusal that the ledger would answer with. With ``rounds`` its event is one Gaussian release, to which
+        the rounds compose: how many share its budget is decided by the number of rows, which is not read.
     nonprivate : bool
         With ``epsilon=inf``: no noise, no ledger, so marked.
     analyst, label : str
@@ -107,7 +116,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         if private:
             raise UnsupportedError(
                 f"The schema has private columns ({', '.join(private[:5])}) and no 'adjacency' is given.",
-                "Pass adjacency='replace_private_part'; the engine 'closed_form' leaves private columns out.",
+                "Pass adjacency='replace_private_part'; the engine then leaves private columns out.",
             )
         adjacency = Adjacency.REPLACE_LABEL
     relation = check_adjacency(adjacency, private)
@@ -137,7 +146,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     if private:
         warnings.warn(
             UncertifiedWarning(
-                f"The engine 'closed_form' leaves the private columns out: {', '.join(private[:5])}."
+                f"The engine {request.engine!r} leaves the private columns out: {', '.join(private[:5])}."
             ),
             stacklevel=2,
         )
@@ -202,22 +211,49 @@ def fit(
     """
     from confide.ledger import charged
 
-    step = plan_step(problem, request)
-    prepare(step, request.noise_multiplier)
-    _warn_of_delta(request, step)
-    if request.nonprivate:
-        answer = exact_answer
-    else:
-        answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
+    # Without noise there is nothing to clip: one round of the closed form.
+    planner = _plan_rounds if request.engine == "rounds" and not request.nonprivate else _plan_closed_form
+    request, rows, run = planner(problem, request)
+    _warn_of_delta(request, rows)
     with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
-        solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
-        result = assemble(problem, request, step, solution)
+        result = run()
     return result if reservation is None else replace(result, entry=reservation.id)
 
 
-def _warn_of_delta(request: Request, step: PublicStep) -> None:
+#: The request with the event of what will be run, the public number of rows, what is run after the charge.
+_Planned = tuple[Request, int, Callable[[], TrainingResult]]
+
+
+def _plan_closed_form(problem: LinearProblem, request: Request) -> _Planned:
+    step = plan_step(problem, request)
+    prepare(step, request.noise_multiplier)
+
+    def run() -> TrainingResult:
+        if request.nonprivate:
+            answer = exact_answer
+        else:
+            answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
+        solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
+        return assemble(problem, request, step, solution)
+
+    return request, step.basis.n, run
+
+
+def _plan_rounds(problem: LinearProblem, request: Request) -> _Planned:
+    design, onto = plan_design(problem, request)
+    request = request.shared(design.schedule.multipliers)
+
+    def run() -> TrainingResult:
+        answer = shared_answer(design.schedule.multipliers, random_stream(request.seed))
+        solver = rounds.solve(problem, design, shrinkage=request.shrinkage)
+        return assemble_rounds(problem, request, design, onto, *drive(solver, answer))
+
+    return request, design.basis.n, run
+
+
+def _warn_of_delta(request: Request, n: int) -> None:
     """Warn of a delta that is not far below one over the public number of rows (pitfall F10)."""
-    delta, n = float(request.guarantee.delta), step.basis.n
+    delta = float(request.guarantee.delta)
     if 10 * delta * n > 1:
         warnings.warn(
             f"The 'delta' parameter is {delta:g} for {n} rows: a mechanism that publishes one row in full "
@@ -236,7 +272,7 @@ class Forecast:
     epsilon, delta : float
     noise_error : float
         Root-mean-square error that privacy noise would add to a fitted label, before shrinkage, in the
-        label's encoded unit.
+        label's encoded unit, if the whole budget went into one release without clipping (``closed_form``).
     rows : int
     """
 
@@ -251,14 +287,16 @@ def forecast(
     epsilons: Sequence[Any],
     *,
     delta: Any,
-    conditioning: Any = "optimal",
+    conditioning: Any = None,
     leverage: float | None = None,
     fit_intercept: bool = True,
     degree: int = 1,
 ) -> tuple[Forecast, ...]:
     """Say what each epsilon would buy, before any label is read or anything is charged.
 
-    Reads the public columns alone. The parameters are those of `train`, for adjacency ``replace_label``.
+    Reads the public columns alone. The parameters are those of `train`, for adjacency ``replace_label``, and
+    the figures those of the engine ``closed_form``. The noise of ``rounds`` is proportional to residuals,
+    which no public quantity tells; where they are far narrower than the declared bounds it is far smaller.
     """
     schema = table.schema
     problem = table_problem(table, intercept=fit_intercept, powers=powers_of(numeric_columns(schema), degree))
@@ -270,6 +308,7 @@ def forecast(
             adjacency=Adjacency.REPLACE_LABEL,
             unit=str(schema.unit or "row"),
             declaration=schema.declaration,
+            engine="closed_form",
             conditioning=conditioning,
             leverage=leverage,
             recorded=False,
@@ -288,7 +327,7 @@ def plan_step(problem: LinearProblem, request: Request) -> PublicStep:
     plan = choose(
         basis,
         request.noise_multiplier,
-        kind=request.conditioning,
+        kind=request.conditioning or "optimal",
         leverage=request.leverage,
         p=request.power,
         rho=request.rho,
@@ -296,11 +335,79 @@ def plan_step(problem: LinearProblem, request: Request) -> PublicStep:
     return public_step(problem, basis, plan)
 
 
+def plan_design(problem: LinearProblem, request: Request) -> tuple[Design, Basis]:
+    """Return the public part of `rounds`, and the basis that its model lives in."""
+    basis = public_basis(problem.source, intercept=True)
+    onto = basis if problem.intercept else public_basis(problem.source, intercept=False)
+    return rounds.plan_rounds(problem, basis, request.noise_multiplier, _chooser(basis, request)), onto
+
+
+def _chooser(basis: Basis, request: Request) -> rounds.Chooser:
+    """Return the geometry of a round: the conditioning that was asked for, or the best one."""
+    kind = request.conditioning
+    if kind is None:
+        return lambda prior, noise, residual: choose_geometry(basis, prior, noise, residual, request.leverage)
+
+    def asked(prior: np.ndarray, noise: float, residual: float) -> Chosen:
+        plan = choose(basis, noise, kind=kind, leverage=request.leverage, p=request.power, rho=request.rho)
+        return Chosen(plan, kind, float(np.trace(prior)))
+
+    return asked
+
+
 def assemble(
     problem: LinearProblem, request: Request, step: PublicStep, solution: Solution
 ) -> TrainingResult:
     """Turn a solution in public coordinates into coefficients of the encoded columns."""
-    basis = step.basis
+    k = step.basis.size
+    unit = np.linalg.solve(step.plan.factor.T @ step.A, np.eye(k))
+    statistics = Statistics(
+        rows=step.basis.n,
+        rank=step.basis.directions.shape[1],
+        singular_values=step.basis.singular_values,
+        label_range=problem.upper - problem.lower,
+        noise_trace=float(np.sum(unit**2)),
+        sampling_trace=float(np.sum(np.linalg.solve(step.A, step.B) * np.linalg.inv(step.A).T)),
+        lower_trace=k**2 / step.basis.n,
+        sensitivity=solution.sensitivity,
+        noise_multiplier=request.noise_multiplier,
+        share=step.plan.share,
+        quantile=step.plan.quantile,
+        gap=step.plan.gap,
+        effective=solution.effective,
+    )
+    return _result(problem, request, step.basis, solution, statistics)
+
+
+def assemble_rounds(
+    problem: LinearProblem, request: Request, design: Design, onto: Basis, solution: Solution, trace: Trace
+) -> TrainingResult:
+    """Turn the solution of `rounds` into coefficients of the encoded columns."""
+    if not problem.intercept:
+        solution = rounds.projected(problem, solution, design.basis, onto)
+    last, n = trace.rounds[-1], onto.n
+    scale = (request.noise_multiplier * solution.sensitivity) ** 2
+    statistics = Statistics(
+        rows=n,
+        rank=onto.directions.shape[1],
+        singular_values=onto.singular_values,
+        label_range=problem.upper - problem.lower,
+        noise_trace=float(np.trace(solution.noise)) / scale,
+        sampling_trace=float(np.trace(solution.sampling)) / solution.residual_variance,
+        lower_trace=onto.size**2 / n,
+        sensitivity=solution.sensitivity,
+        noise_multiplier=request.noise_multiplier,
+        share=last.intercept_share,
+        quantile=last.quantile,
+        gap=math.nan,
+        effective=solution.effective,
+    )
+    return replace(_result(problem, request, onto, solution, statistics), trace=trace)
+
+
+def _result(
+    problem: LinearProblem, request: Request, basis: Basis, solution: Solution, statistics: Statistics
+) -> TrainingResult:
     J = basis.to_coefficients()
     first = 0 if problem.intercept else 1
     names = ((INTERCEPT,) if problem.intercept else ()) + basis.names
@@ -319,22 +426,6 @@ def assemble(
     values = J @ solution.estimate
     model = LinearModel(
         float(values[0] + problem.centre), values[1:], basis.names, (problem.lower, problem.upper)
-    )
-    unit = np.linalg.solve(step.plan.factor.T @ step.A, np.eye(basis.size))
-    statistics = Statistics(
-        rows=basis.n,
-        rank=basis.directions.shape[1],
-        singular_values=basis.singular_values,
-        label_range=problem.upper - problem.lower,
-        noise_trace=float(np.sum(unit**2)),
-        sampling_trace=float(np.sum(np.linalg.solve(step.A, step.B) * np.linalg.inv(step.A).T)),
-        lower_trace=basis.size**2 / basis.n,
-        sensitivity=solution.sensitivity,
-        noise_multiplier=request.noise_multiplier,
-        share=step.plan.share,
-        quantile=step.plan.quantile,
-        gap=step.plan.gap,
-        effective=solution.effective,
     )
     return TrainingResult(
         model,

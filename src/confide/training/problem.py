@@ -274,7 +274,7 @@ def check_adjacency(value: Adjacency | str, private_columns: tuple[str, ...]) ->
     adjacency = Adjacency.parse(value)
     if adjacency not in SUPPORTED:
         raise UnsupportedError(
-            f"The engine 'closed_form' has no proof under {adjacency.value!r}: it uses public columns.",
+            f"The linear engines have no proof under {adjacency.value!r}: they use public columns.",
             "Pass adjacency='replace_label', or 'replace_private_part' where some columns are private.",
         )
     if private_columns and adjacency is Adjacency.REPLACE_LABEL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -38,6 +38,21 @@ def gaussian_answer(noise_multiplier: float, stream: RandomStream) -> Answer:
         count += 1
         child = stream.child(f"{statistic.name}/{count}")
         return gaussian_release(statistic, noise_multiplier, stream=child)
+
+    return answer
+
+
+def shared_answer(multipliers: Sequence[float], stream: RandomStream) -> Answer:
+    """Answer the i-th statistic with the i-th noise multiplier, and none after the last.
+
+    Streams are named as in `gaussian_answer`.
+    """
+    left = [gaussian_answer(multiplier, stream.child(str(i))) for i, multiplier in enumerate(multipliers)]
+
+    def answer(statistic: Statistic) -> Floats:
+        if not left:
+            raise AssertionError("A solver asked for more releases than were charged.")
+        return left.pop(0)(statistic)
 
     return answer
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from confide.errors import ParameterError, UnsupportedError
@@ -11,7 +13,9 @@ from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Event, Gu
 from confide.training.conditioning import KINDS
 
 #: Engines of this room, and what each needs. A new engine is a solver file and a line here.
-ENGINES = ("closed_form",)
+ENGINES = ("rounds", "closed_form")
+#: Engine of a request that names none.
+DEFAULT = "rounds"
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,9 @@ class Request:
         What will be charged.
     noise_multiplier : float
         Noise deviation over L2 sensitivity; 0 for a non-private fit.
-    conditioning : str
+    engine : str
+    conditioning : str or None
+        None: the engine's own choice.
     power, rho : float
         Options of the conditioning.
     leverage : float or None
@@ -34,7 +40,8 @@ class Request:
 
     guarantee: Guarantee
     noise_multiplier: float
-    conditioning: str
+    engine: str
+    conditioning: str | None
     power: float
     rho: float
     leverage: float | None
@@ -46,6 +53,18 @@ class Request:
         """Whether nothing is protected."""
         return self.noise_multiplier == 0
 
+    def shared(self, multipliers: Sequence[float]) -> Request:
+        """Return the request with its event as the Gaussian releases that share its budget.
+
+        Their composition is the one Gaussian release that was announced, so that epsilon and delta stay:
+        sum 1 / m^2 <= 1 / noise_multiplier^2 is checked in exact rationals.
+        """
+        total = sum((1 / Fraction(value) ** 2 for value in multipliers), Fraction(0))
+        if total > 1 / Fraction(self.noise_multiplier) ** 2:
+            raise AssertionError("The rounds spend more than their budget.")
+        event = Event.sequence(Event.of("gaussian", noise_multiplier=value) for value in multipliers)
+        return replace(self, guarantee=replace(self.guarantee, event=event))
+
 
 def make_request(
     *,
@@ -54,8 +73,8 @@ def make_request(
     adjacency: Adjacency,
     unit: str = "row",
     declaration: str = "",
-    engine: str = "closed_form",
-    conditioning: Any = "optimal",
+    engine: str = DEFAULT,
+    conditioning: Any = None,
     leverage: float | None = None,
     shrinkage: bool = True,
     random_state: Any = None,
@@ -74,8 +93,8 @@ def make_request(
     unit, declaration : str
         Of the guarantee.
     engine : str
-    conditioning : str or tuple
-        A kind, or ``("power", p)``, ``("ridge", rho)``.
+    conditioning : str or tuple, optional
+        A kind, or ``("power", p)``, ``("ridge", rho)``; None leaves it to the engine.
     leverage : float, optional
         Leverage quantile in (0, 1] from which rows are shortened; None chooses, 1 shortens none.
     shrinkage : bool
@@ -127,11 +146,13 @@ def make_request(
         multiplier = gaussian_sigma(epsilon, delta, 1.0)
         event = Event.of("gaussian", noise_multiplier=multiplier)
     guarantee = Guarantee(amount, delta, adjacency, unit, event, assumptions, declaration)
-    return Request(guarantee, multiplier, kind, power, rho, leverage, shrinkage, seed)
+    return Request(guarantee, multiplier, engine, kind, power, rho, leverage, shrinkage, seed)
 
 
-def _conditioning(value: Any) -> tuple[str, float, float]:
+def _conditioning(value: Any) -> tuple[str | None, float, float]:
     power, rho = 0.5, 0.1
+    if value is None:
+        return None, power, rho
     kind = value
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("power", "ridge") and _real(value[1]):
         kind = value[0]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from confide.errors import DataError, ParameterError
 from confide.privacy import Guarantee, gaussian_sigma
 from confide.training.expansion import Powers, expand, names_of
+from confide.training.rounds_trace import Trace
 
 Floats = npt.NDArray[np.float64]
 _FORMAT = "confide-linear-model/1"
@@ -193,6 +194,9 @@ class LinearModel:
 class Statistics:
     """Public facts of a fit: functions of the public design, the plan and the declared parameters.
 
+    With the engine ``rounds`` they are functions of released values too; `sensitivity` is that of labels that
+    are not clipped, and `noise_trace` is relative to it.
+
     Attributes
     ----------
     rows, rank : int
@@ -212,8 +216,8 @@ class Statistics:
     noise_multiplier : float
         Noise deviation over sensitivity; 0 without noise.
     share, quantile, gap : float
-        Of the plan: the intercept's share of the squared sensitivity, the leverage quantile at which rows
-        are shortened, relative primal-dual gap of the geometry.
+        Of the plan (in ``rounds``, of the last round): the intercept's share of the squared sensitivity, the
+        leverage quantile at which rows are shortened, relative primal-dual gap of the geometry.
     effective : float
         Directions that the noise has left, a function of the release.
     """
@@ -268,6 +272,9 @@ class TrainingResult:
     statistics : Statistics
     entry : str
         Id of the ledger's entry that paid for this release; empty without a ledger.
+    trace : Trace, optional
+        What each round did (clip, share inside, geometry, posterior deviation), with the engine ``rounds``:
+        `Trace.columns` is ready to plot.
     """
 
     model: LinearModel
@@ -282,6 +289,7 @@ class TrainingResult:
     residual_deviation: float
     statistics: Statistics = field(repr=False)
     entry: str = ""
+    trace: Trace | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         terms = len(self.coefficients)
@@ -294,7 +302,8 @@ class TrainingResult:
     def noise_error(self, epsilon: float, delta: float | None = None) -> float:
         """Return the root-mean-square error that privacy noise alone adds to a fitted value.
 
-        From public quantities, without shrinkage and for this fit's geometry: what epsilon buys.
+        From public quantities, without shrinkage and for this fit's geometry: what epsilon buys. With the
+        engine ``rounds`` also for this fit's clips, which another epsilon would have chosen otherwise.
 
         Parameters
         ----------
@@ -327,6 +336,7 @@ class TrainingResult:
             "shrunk_errors": self.shrunk_errors,
             "covariance": self.covariance.tolist(),
             "statistics": self.statistics.to_dict(),
+            "trace": None if self.trace is None else self.trace.to_dict(),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
