@@ -36,7 +36,7 @@ class Products:
     slot : int64 array [p]
         Row of a column, -1 where it is not there yet.
     diagonal, c : float64 array [p]
-        Of X'X; X'y.
+        Of X'X; X'y. Within rounding at first, and the numbers of scores from the first row on.
     """
 
     def __init__(self, problem: SubsetProblem) -> None:
@@ -45,15 +45,9 @@ class Products:
         self.rows = np.empty((min(p, _FIRST_ROOM), p))
         self.slot = np.full(p, -1, dtype=np.int64)
         self.count = 0
-        self.diagonal, self.c = np.empty(p), np.empty(p)
-        if p <= _WIDTH and p * p * problem.n <= _SMALL:
-            self.ensure(np.arange(p))
-            return
-        for block in self._blocks():
-            own = np.arange(block.size)
-            G, c = np.full((block.size, block.size), np.nan), np.empty(block.size)
-            gram_of_pairs(problem.columns.take(block), problem.y, np.stack([own, own], axis=1), G, c)
-            self.diagonal[block], self.c[block] = np.diagonal(G), c
+        # For guesses, until the first rows are asked for.
+        self.diagonal, self.c = problem.columns.squares.copy(), problem.products.copy()
+        self._exact = False
 
     @property
     def whole(self) -> bool:
@@ -66,17 +60,14 @@ class Products:
         width = max(1, min(p, _WIDTH, _BLOCK // n - beside))
         return [np.arange(start, min(start + width, p)) for start in range(0, p, width)]
 
-    def take(self, columns: Columns) -> Floats:
-        """Return the rows named, [k, p]."""
-        self.ensure(columns)
-        return self.rows[self.slot[columns]]
-
     def ensure(self, columns: Columns) -> None:
         """Compute the rows named that are not there yet."""
+        problem, p = self.problem, self.problem.p
         missing = np.unique(columns[self.slot[columns] < 0])
         if missing.size == 0:
             return
-        problem, p = self.problem, self.problem.p
+        if p <= _WIDTH and p * p * problem.n <= _SMALL:
+            missing = np.flatnonzero(self.slot < 0)
         if self.count + missing.size > self.rows.shape[0]:
             room = min(p, max(self.count + missing.size, 2 * self.rows.shape[0]))
             grown = np.empty((room, p))
@@ -88,12 +79,15 @@ class Products:
             first, second = np.searchsorted(used, missing), np.searchsorted(used, block)
             pairs = np.stack([np.repeat(first, block.size), np.tile(second, missing.size)], axis=1)
             pairs.sort(axis=1)
+            if not self._exact:
+                pairs = np.concatenate([pairs, np.stack([second, second], axis=1)])
             G, c = np.full((used.size, used.size), np.nan), np.empty(used.size)
             gram_of_pairs(problem.columns.take(used), problem.y, pairs, G, c)
             self.rows[places[:, None], block] = G[first[:, None], second]
             own = np.diagonal(G)
             self.diagonal[used] = np.where(np.isnan(own), self.diagonal[used], own)
             self.c[used] = c
+        self._exact = True
         # In this order, so that an interrupt loses rows at most.
         self.count += missing.size
         self.slot[missing] = places

@@ -124,7 +124,8 @@ def best_supports(
     size = p                       one support
     n = 0, y = 0                   all scores are 0: any `count` supports, certified
     equal columns                  equal scores, ties by columns
-    time_limit = 0                 what a local search finds, not certified
+    time_limit = 0                 what a local search finds, not certified: the few passes over
+                                   X that scores need are never cut short
     =============================  ===================================================
     """
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST:

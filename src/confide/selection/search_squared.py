@@ -187,13 +187,13 @@ class SquaredSearch:
             if abs(nu - before) <= 0.01 * L:
                 break
         supports = [np.sort(S)[None]]
-        own.ensure(S)
         if count > 1:
             near = np.flatnonzero(np.isfinite(values.reshape(-1)))
             near = near[np.argsort(values.reshape(-1)[near], kind="stable")[: count + 8]]
             swapped = np.repeat(S[None], near.size, axis=0)
             swapped[np.arange(near.size), near // p] = near % p
             supports += [np.sort(swapped, axis=1), self._pool(S, values, count)]
+        own.ensure(S)
         columns = np.unique(np.concatenate(supports), axis=0)
         scores = self._scores(columns, watch)
         order = np.argsort(scores, kind="stable")
