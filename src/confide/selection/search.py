@@ -167,9 +167,17 @@ def best_by_mistakes_search(
         own = problem.centred_score(optimum)
         rows = [Found(np.array([optimum], dtype=np.int64), np.array([own]), own)]
         levels = min(problem.size, problem.p - problem.size)
-        for t in range(1, levels + 1):
-            watch.divide(levels + 1 - t)
-            rows.append(engine.find(1, Quota(marked, problem.size - t), watch, f"{t} mistakes"))
+        rows += [Found(rows[0].columns, np.full(1, math.inf), -math.inf)] * levels
+        # Twice: what quick levels leave of the limit goes to the others.
+        for _ in range(2):
+            open_levels = [t for t in range(1, levels + 1) if rows[t].bound < rows[t].scores[0]]
+            for k, t in enumerate(open_levels):
+                if math.isfinite(rows[t].scores[0]) and watch.last <= time.perf_counter():
+                    break
+                watch.divide(len(open_levels) - k)
+                again = engine.find(1, Quota(marked, problem.size - t), watch, f"{t} mistakes")
+                better = min(again, rows[t], key=lambda found: float(found.scores[0]))
+                rows[t] = better._replace(bound=max(again.bound, rows[t].bound))
     finally:
         watch.close()
     scores = np.array([row.scores[0] for row in rows])
