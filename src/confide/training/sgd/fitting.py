@@ -256,8 +256,8 @@ def fit(
     """
     if request.recorded != (ledger is not None):
         raise ParameterError(
-            f"The request has recorded={request.recorded!r}, and a ledger is {'' if ledger is not None else 'not '}given.",
-            "Make the request with recorded=True where a ledger is given.",
+            f"The request has recorded={request.recorded!r}, and the 'ledger' parameter is {ledger!r:.60}.",
+            "Make the request with recorded=True where a ledger is given, and only there.",
         )
     if request.weight_cap is None:
         _weights(sample_weight, 0, None)

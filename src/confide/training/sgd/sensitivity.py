@@ -311,7 +311,7 @@ def _renyi_epsilon(multiplier: float, rate: float, steps: int, relation: Adjacen
         return float(RDPAccountant().compose(event, steps).epsilon(delta))
     renyi = loss(event).renyi
     assert renyi is not None
-    orders = np.unique(np.concatenate([np.arange(2.0, 33.0), np.round(np.geomspace(33.0, 2000.0, 24))]))
+    orders = np.unique(np.concatenate([np.arange(2.0, 33.0), np.round(np.geomspace(33.0, 512.0, 12))]))
     ahead, back = renyi(2 * orders), renyi(2 * orders - 1)
     total = steps * ((orders - 0.5) / (orders - 1) * ahead + back) * (1 + 1e-12)
     number = math.nextafter(float(delta), 0.0)
