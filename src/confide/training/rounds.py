@@ -75,7 +75,8 @@ _FLOOR = 0.5
 _DOUBT = (0.7, 0.35)
 #: Deviations by which a clipped mean may lie beside the mean.
 _LEAN = 0.15
-_SAMPLE = 2048
+#: Public rows on which predictions stand for all, to read a spread.
+_SAMPLE = 512
 _WIDE = Window(2.0)
 
 
