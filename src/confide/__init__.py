@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from confide.training import PrivateRegressor as PrivateRegressor
     from confide.training import forecast as forecast
     from confide.training import train as train
+    from confide.tune import TuneResult as TuneResult
+    from confide.tune import tune as tune
 
 #: Public name -> room.
 _WHERE = {
@@ -40,6 +42,8 @@ _WHERE = {
     "select": "confide.selection",
     "forecast": "confide.training",
     "train": "confide.training",
+    "TuneResult": "confide.tune",
+    "tune": "confide.tune",
     "write_report": "confide.report",
 }
 _ROOMS = (

@@ -20,6 +20,9 @@ Plain = str | int | float | bool | None
 COMPOSED = "composed"
 #: Name of an event that stands for its parts as seen by tables which differ in `size` units.
 GROUP = "group"
+#: Name of an event that stands for the best of a random number of runs; its parts are what a run does to
+#: disjoint units (`confide.privacy.random_stopping`).
+RANDOM_STOPPING = "random_stopping"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Event:
     count : int
         How often, >= 0. Zero is the empty event and costs nothing.
     parts : tuple of Event
-        Of a composed event, in the order they were run; of a group event, what the group faces.
+        Of a composed event, in the order they were run; of a group event, what the group faces; of a
+        random-stopping event, what one run does to disjoint units.
     """
 
     mechanism: str
@@ -46,10 +50,10 @@ class Event:
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
             raise ParameterError(f"The 'count' of an event is {self.count!r}.", "Pass an integer >= 0.")
-        if self.parts and self.mechanism not in (COMPOSED, GROUP):
+        if self.parts and self.mechanism not in (COMPOSED, GROUP, RANDOM_STOPPING):
             raise ParameterError(
                 f"The event {self.mechanism!r} has parts.",
-                "Only composed and group events have: use Event.sequence or Event.group.",
+                "Only composed, group and random-stopping events have: use Event.sequence or Event.group.",
             )
         for name, value in self.parameters:
             if not (value is None or isinstance(value, str | int | float | bool)):

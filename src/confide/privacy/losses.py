@@ -26,6 +26,8 @@ group                 size; its parts                               size times a
 poisson_gaussian      noise_multiplier, sampling_probability,       Gaussian noise on a Poisson-sampled sum;
                       adjacency                                     nm in units of the clip norm, for
                                                                     replacement the pair (c, -c)
+random_stopping       eta, gamma; its parts                         the best of a random number of runs
+                                                                    (`confide.privacy.random_stopping`)
 ===================== ============================================= =========================================
 
 References
@@ -47,9 +49,10 @@ import numpy as np
 
 from confide.errors import ParameterError, UnsupportedError
 from confide.privacy.adjacency import Adjacency
-from confide.privacy.event import COMPOSED, Event
+from confide.privacy.event import COMPOSED, RANDOM_STOPPING, Event
 from confide.privacy.exact import exact
 from confide.privacy.guarantee import group_amounts
+from confide.privacy.random_stopping import Stopping
 
 Orders = np.ndarray
 Pld = Any
@@ -305,6 +308,11 @@ def _approximate(event: Event) -> Loss:
     epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta")
     if delta == 0:
         return _pure(epsilon, epsilon**2 / 2)
+    return _of_pair(epsilon, delta)
+
+
+def _of_pair(epsilon: Fraction, delta: Fraction) -> Loss:
+    """Return the loss of which nothing but a pair is known."""
     return Loss(
         approximate=(epsilon, delta),
         distribution=_pair(epsilon, delta),
@@ -426,17 +434,57 @@ def _group(event: Event) -> Loss:
         result = Loss(rho=scaled, renyi=lambda orders: orders * float(scaled) * (1.0 + 4e-16))
     else:
         result = Loss()
-    pairs = [(loss(part).approximate, count) for part, count in primitives(whole)]
-    if pure is None and all(pair is not None for pair, _ in pairs):
-        epsilon = sum((pair[0] * count for pair, count in pairs if pair), Fraction(0))
-        delta = sum((pair[1] * count for pair, count in pairs if pair), Fraction(0))
-        together, slack = group_amounts(epsilon, delta, size)
+    pair = _total_pair(whole)
+    if pure is None and pair is not None:
+        together, slack = group_amounts(*pair, size)
         assert isinstance(together, Fraction)
-        result = replace(
-            result,
-            approximate=(together, slack),
-            distribution=_pair(together, slack),
-            span=float(together),
-            moments=_pair_moments(together),
-        )
+        bound = _of_pair(together, slack)
+        result = replace(bound, rho=result.rho, mu_squared=result.mu_squared, renyi=result.renyi)
     return result
+
+
+@handles(RANDOM_STOPPING)
+def _random_stopping(event: Event) -> Loss:
+    # Parts are about disjoint units: the costliest counts. A Gaussian run has no pair and no rho here;
+    # `Stopping.delta` turns its curve into a pair.
+    law = Stopping.of_event(event)
+    if not event.parts:
+        raise ParameterError("A random-stopping event has no parts.", "Say what one run does.")
+    pures = [total_loss(part, "pure") for part in event.parts]
+    pairs = [_total_pair(part) for part in event.parts]
+    curves = [_total_renyi(part) for part in event.parts]
+    result = Loss()
+    if all(pure is not None for pure in pures):
+        whole = law.pure(max(pure for pure in pures if pure is not None))
+        result = _pure(whole, whole**2 / 2)
+    elif all(pair is not None for pair in pairs):
+        totals = [law.approximate(*pair) for pair in pairs if pair is not None]
+        result = _of_pair(max(pair[0] for pair in totals), max(pair[1] for pair in totals))
+    if any(curve is None for curve in curves):
+        return result
+    known = result.renyi
+
+    def renyi(orders: Orders) -> np.ndarray:
+        total = law.renyi(orders, np.max([curve(orders) for curve in curves if curve], axis=0))
+        return total if known is None else np.minimum(total, known(orders))
+
+    return replace(result, renyi=renyi)
+
+
+def _total_pair(event: Event) -> tuple[Fraction, Fraction] | None:
+    """Return the sums of epsilon and delta over all parts; None where one has none."""
+    epsilon = delta = Fraction(0)
+    for primitive, count in primitives(event):
+        pair = loss(primitive).approximate
+        if pair is None:
+            return None
+        epsilon, delta = epsilon + pair[0] * count, delta + pair[1] * count
+    return epsilon, delta
+
+
+def _total_renyi(event: Event) -> Callable[[Orders], np.ndarray] | None:
+    """Return the sum of Renyi divergences over all parts; None where one has none."""
+    curves = [(loss(primitive).renyi, count) for primitive, count in primitives(event)]
+    if any(curve is None for curve, _ in curves):
+        return None
+    return lambda orders: sum((n * curve(orders) for curve, n in curves if curve), np.zeros(orders.shape))
