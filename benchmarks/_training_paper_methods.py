@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 
 import _training_paper_sgd as sgd
 from confide.training import PrivateLabelRegressor, PrivateRegressor, WeightedLLPRegressor, adassp
+from confide.training.hybrid import fit_hybrid
+from confide.training.sgd import SGDRequest
 from training_data import Dataset
 
 DELTA = 1e-6
@@ -96,10 +97,9 @@ def feature_bound(train: Dataset) -> float:
 
 
 def hybrid(train: Dataset, X, epsilon, run, parameters):
-    from confide.training.hybrid import fit_hybrid
-
-    result = fit_hybrid(train.X, None, train.y, epsilon, DELTA, target_bounds=train.bounds, random_state=run)
-    return result.model.predict(X)
+    """Half of epsilon for the labels of the warm start, half for the engine's default steps from there."""
+    request = SGDRequest(epsilon, DELTA, target_bounds=train.bounds, random_state=run)
+    return fit_hybrid(train.X, None, train.y, request).model.predict(X)
 
 
 METHODS: dict[str, Callable] = {
@@ -113,12 +113,10 @@ METHODS: dict[str, Callable] = {
     "gaussian_labels": partial(private_labels, method="gaussian"),
     "weighted_llp": weighted_llp,
     "adassp": partial(full_privacy, fit=adassp),
+    "hybrid": hybrid,
     "mean": private_mean,
     "least_squares": least_squares,
 }
 TUNED: dict[str, Callable] = {"cond_dp": sgd.tuned, "dp_sgd": sgd.tuned, "weighted_llp": tuned_llp}
 #: Methods that exist at epsilon = inf alone (True), or only below it (False).
 AT_INFINITY = {"least_squares": True, "adassp": False, "boosted_adassp": False, "hybrid": False}
-
-if find_spec("confide.training.hybrid"):
-    METHODS["hybrid"] = hybrid

@@ -49,7 +49,8 @@ def grid(method: str, quick: bool = False) -> list[Config]:
 
 def moves(config: Config) -> list[Config]:
     """Return the second round: neighbours of the best one."""
-    assert config.rate is not None and config.clip is not None
+    assert config.rate is not None
+    assert config.clip is not None
     rates = [replace(config, rate=config.rate * factor) for factor in (0.6, 1.7)]
     return rates + [replace(config, clip=config.clip * factor) for factor in (0.6, 1.7)]
 
