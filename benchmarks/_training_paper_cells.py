@@ -137,12 +137,12 @@ def _errors(task: Task, parts, quick: bool) -> Iterator[tuple[Cell, float, str]]
 
 #: CPU seconds of the five runs of a method: (a, b), a + b n d / 10^6 for n rows and d columns.
 COST = {
-    "rounds": (1.5, 1.7), "closed_form": (0.3, 4.0), "cond_dp": (0.7, 0.9), "dp_sgd": (0.7, 0.9),
-    "rr_on_bins": (0.8, 0.9), "rr_debiased": (0.8, 0.9), "rounding": (0.3, 0.9), "gaussian_labels": (0.3, 0.9),
-    "weighted_llp": (0.1, 0.2), "adassp": (0.2, 0.5), "boosted_adassp": (0.5, 1.0), "hybrid": (1.5, 2.0),
+    "rounds": (0.8, 1.8), "closed_form": (0.2, 3.5), "cond_dp": (0.1, 0.4), "dp_sgd": (0.1, 0.3),
+    "rr_on_bins": (0.2, 1.0), "rr_debiased": (0.2, 1.0), "rounding": (0.1, 1.0), "gaussian_labels": (0.1, 1.0),
+    "weighted_llp": (0.1, 0.2), "adassp": (0.1, 2.4), "boosted_adassp": (0.1, 2.6), "hybrid": (0.3, 1.5),
     "mean": (0.1, 0.05), "least_squares": (0.1, 0.5),
 }  # fmt: skip
-COST_TUNED = {"cond_dp": (4.0, 9.0), "dp_sgd": (4.0, 9.0), "weighted_llp": (0.5, 1.0)}
+COST_TUNED = {"cond_dp": (1.5, 8.5), "dp_sgd": (1.5, 8.5), "weighted_llp": (0.3, 1.5)}
 LIMIT = {"linear": 120.0, "turning": 120.0, "mlp": 240.0}
 
 

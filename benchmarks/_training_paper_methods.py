@@ -81,19 +81,31 @@ def tuned_llp(method: str, epsilon: float, parts, quick: bool) -> BagSize:
 
 
 def full_privacy(train: Dataset, X, epsilon, run, parameters, fit: Callable):
-    """Methods that protect the features too, under REPLACE_ONE: columns are in [-1, 1], the label scaled."""
+    """Methods that protect the features too, under REPLACE_ONE, within declared bounds of cells and rows."""
     low, high = train.bounds
     middle, half = (low + high) / 2, (high - low) / 2
+    cell, row = feature_bounds(train)
     found = fit(
-        train.X, (train.y - middle) / half, epsilon, DELTA, "replace_one", feature_bound=feature_bound(train),
+        train.X, (train.y - middle) / half, epsilon, DELTA, "replace_one", feature_bound=cell, row_norm=row,
         random_state=run,
     )  # fmt: skip
     return middle + half * np.clip(X @ found.coefficients + found.intercept, -1, 1)
 
 
-def feature_bound(train: Dataset) -> float:
-    """Declared: encoded columns lie within +-1, those of the synthetic sets within four deviations of their law."""
-    return 1.0 if not train.name.startswith(("synthetic", "turning")) else float(np.abs(train.X).max())
+def feature_bounds(train: Dataset) -> tuple[float, float]:
+    """Return bounds of a cell and of a row's norm: of the encoding, or four deviations of the synthetic law.
+
+    An encoded column of the table has norm at most 1, whether it is a number or one of its levels.
+    """
+    if train.name.startswith("synthetic"):
+        return 4.0, 4.0 * math.sqrt(sum(j**-2 for j in range(1, train.X.shape[1] + 1)))
+    return 1.0, math.sqrt(len({name.split("=")[0] for name in train.features}))
+
+
+def boosted_adassp(*arguments, **options):
+    from confide.training.boosting import boosted_adassp as fit
+
+    return fit(*arguments, **options)
 
 
 def hybrid(train: Dataset, X, epsilon, run, parameters):
@@ -113,6 +125,7 @@ METHODS: dict[str, Callable] = {
     "gaussian_labels": partial(private_labels, method="gaussian"),
     "weighted_llp": weighted_llp,
     "adassp": partial(full_privacy, fit=adassp),
+    "boosted_adassp": partial(full_privacy, fit=boosted_adassp),
     "hybrid": hybrid,
     "mean": private_mean,
     "least_squares": least_squares,
