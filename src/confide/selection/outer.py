@@ -87,7 +87,7 @@ def best_by_mistakes_mip(
     try:
         search = _Search(problem, maker, watch)
         if optimum is None:
-            search.watch = _part(watch, levels + 1)
+            watch.divide(levels + 1)
             certified, _ = search.run(1, _everything(problem), None, "best support")
             optimum = tuple(search.best(1, None)[0][0].tolist())
         own = problem.centred_score(optimum)
@@ -95,7 +95,7 @@ def best_by_mistakes_mip(
         inside = np.array(optimum)
         outside = np.setdiff1d(np.arange(problem.p), inside)
         for t in range(1, levels + 1):
-            search.watch = _part(watch, levels + 1 - t)
+            watch.divide(levels + 1 - t)
             level = (inside, problem.size - t)
             proven, bound = search.run(1, [level, (outside, t)], level, f"{t} mistakes")
             columns, found = search.best(1, level)
@@ -114,10 +114,6 @@ def best_by_mistakes_mip(
 
 def _everything(problem: SubsetProblem) -> Groups:
     return [(np.zeros(0, dtype=np.int64), 0), (np.arange(problem.p), problem.size)]
-
-
-def _part(watch: Watch, parts: int) -> Watch:
-    return watch if watch.end == math.inf else watch.share(max(watch.left, 0.0) / parts)
 
 
 class _Search:
