@@ -250,9 +250,10 @@ def stopped(at, ledger, path, monkeypatch):
             raise Died
         watch(self, state, matrix)
 
-    with monkeypatch.context() as patch, pytest.raises(Died):
-        patch.setattr(fitting._Keeper, "watch", dying)
+    monkeypatch.setattr(fitting._Keeper, "watch", dying)
+    with pytest.raises(Died):
         fit(X, None, Y, asked, ledger=ledger, checkpoint=path, every=5)
+    monkeypatch.setattr(fitting._Keeper, "watch", watch)
     return asked
 
 

@@ -202,8 +202,8 @@ class _Run:
             total, count = total + float(values.sum()), count + values.size
         return math.sqrt(total / count) if count else 0.0
 
-    def block(self, theta: Array, rows: Rows, clip: float) -> Part:
-        """Return the sum of clipped gradients of some rows."""
+    def block(self, theta: Array, rows: Rows, clip: float, bad: Array | None = None) -> Part:
+        """Return the sum of clipped gradients of some rows, of which those marked bad contribute zero."""
         task, xp = self.problem, self.xp
         model = task.model
         f, tape = model.forward(xp, theta, rows)
@@ -216,27 +216,25 @@ class _Run:
             norm = rows.widths if squares is None else xp.sqrt(squares)
             f = xp.max(abs(f), axis=1)
             slope = xp.ones_like(norm) if squares is not None else xp.sqrt(row_squares(xp, slope))
-        limit = clip * (1.0 - CLIP_ROOM)
-        weights, farthest, widest = (self.weigh or _weigh)(xp, f, slope, norm, limit)
+        weights, farthest, widest = (self.weigh or _weigh)(xp, f, slope, norm, clip * (1.0 - CLIP_ROOM))
         if model.outputs > 1 and squares is None:
             weights = weights / _at_least(xp, slope, 5e-324)  # the seeds carry the slope
         if rows.weighted:
             weights = weights * rows.weights
-        bad = None
-        if not task.spread_known:
-            sums = to_host(model.contract(xp, theta, rows, tape, deltas, weights))
-            if sums.size == 0 or -math.inf < float(sums.min()) <= float(sums.max()) < math.inf:
-                return Part(sums, math.inf, math.inf)
-            bad = ~(abs(slope) * norm < math.inf)
-        elif not farthest < _LARGEST:  # NaN too
-            far = abs(f) + norm
-            bad = ~(far < _LARGEST)
-            farthest, widest = float(without(xp, far, bad).max()), float(without(xp, norm, bad).max())
+        if bad is None and task.spread_known and not farthest < _LARGEST:  # NaN too
+            bad = ~((abs(f) + norm) < _LARGEST)
         if bad is not None:
-            # Rows that overflow contribute zero; a zero weight alone would make 0 * inf.
+            # A zero weight alone would make 0 * inf.
             rows, tape, deltas = model.scrub(xp, rows, tape, deltas, bad)
             weights = without(xp, weights, bad)
-        return Part(to_host(model.contract(xp, theta, rows, tape, deltas, weights)), widest, farthest)
+            farthest = float(without(xp, abs(f) + norm, bad).max())
+            widest = float(without(xp, norm, bad).max())
+        sums = to_host(model.contract(xp, theta, rows, tape, deltas, weights))
+        if task.spread_known:
+            return Part(sums, widest, farthest)
+        if bad is None and sums.size and not -math.inf < float(sums.min()) <= float(sums.max()) < math.inf:
+            return self.block(theta, rows, clip, ~(abs(slope) * norm < math.inf))
+        return Part(sums, math.inf, math.inf)
 
     def reach(self, parts: list[Part], clip: float) -> tuple[float, float]:
         """Return how far one label can move a row's unclipped gradient, and how long a row's can be."""

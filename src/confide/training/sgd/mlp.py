@@ -54,6 +54,11 @@ def _gelu_slope(xp: Namespace, kept: Array) -> Array:
     return kept
 
 
+def _scaled(xp: Namespace, delta: Array, column: Array) -> Array:
+    """Return delta * column; in place where that saves a large array (deltas are used once)."""
+    return np.multiply(delta, column, out=delta) if xp is np else delta * column
+
+
 #: Name -> (function that returns the activation and what its slope needs, slope, gain of the initial law).
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
     "relu": (_relu, _relu_slope, math.sqrt(2.0)),
@@ -240,7 +245,7 @@ class MLP:
         parts: list[Array] = []
         rest = deltas
         if self.embedded:
-            scaled = deltas[0] * column
+            scaled = _scaled(xp, deltas[0], column)
             cut = self._embeddings[0][0]
             if self.public:
                 parts.append(scaled[:, :cut].T @ rows.values[:, : rows.public])
@@ -248,7 +253,7 @@ class MLP:
                 parts.append(scaled[:, cut:].T @ rows.values[:, rows.public :])
             rest = deltas[1:]
         for (a, _), delta in zip(tape, rest, strict=True):
-            scaled = delta * column
+            scaled = _scaled(xp, delta, column)
             parts += [scaled.T @ a, xp.sum(scaled, axis=0)]
         return flatten(xp, parts)
 

@@ -194,7 +194,7 @@ class Model(Protocol):
     def contract(
         self, xp: Namespace, parameters: Array, rows: Rows, tape: Any, deltas: Any, weights: Array
     ) -> Array:
-        """Return sum_i weights_i grad(seeds_i' f_i), shape [size]."""
+        """Return sum_i weights_i grad(seeds_i' f_i), shape [size]; may use up the deltas."""
         ...
 
     def scrub(self, xp: Namespace, rows: Rows, tape: Any, deltas: Any, bad: Array) -> tuple[Rows, Any, Any]:

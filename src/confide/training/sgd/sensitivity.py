@@ -48,7 +48,7 @@ from confide.mechanisms import sum_error
 from confide.privacy import Adjacency, Event, RDPAccountant, exact, gaussian_sigma, noise_multiplier
 
 #: Numbers that the rows of one matrix product hold, about: so that they stay in a core's cache.
-_HELD = 2**19
+_HELD = 2**18
 #: Movement of a row's contribution between two places of a batch that is allowed for, in units of c.
 PLACE = 2.0**-34
 #: Rows are clipped to c (1 - 10^-6): room for the rounding of norms and factors.
@@ -249,7 +249,9 @@ def plan(
     if sampling_probability == 1:
         multiplier, accountant = gaussian_sigma(epsilon, delta, math.sqrt(steps) * (1 + 2e-16)), "gaussian"
     else:
-        multiplier, accountant = _sampled(exact(epsilon, "epsilon"), exact(delta, "delta"), *shape)
+        # All replacements face the same pair (c, -c): one calibration serves them.
+        pair = relation if relation is Adjacency.ADD_REMOVE_ONE else Adjacency.REPLACE_ONE
+        multiplier, accountant = _sampled(exact(epsilon, "epsilon"), exact(delta, "delta"), pair, *shape[1:])
     return Accounting(*shape, multiplier, accountant, rows_per_unit, float(weight_cap))
 
 
