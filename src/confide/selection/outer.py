@@ -44,6 +44,8 @@ Groups = list[tuple[Supports, int]]
 _RELAXED = 80
 #: They end when the relaxation is within this share of its value at the last point.
 _CLOSE = 1e-3
+#: Share of a limited time that is kept for the proof.
+_PROOF = 0.25
 #: Cuts that a master starts with, and new ones of a round.
 _START = 150
 _NEW = 8
@@ -269,9 +271,11 @@ class _Search:
         # Of the supports that were scored, those that the cuts leave below the score to beat.
         values = self.pool.tight(rows, chosen)[0]
         master.exclude(map(tuple, rows[values < threshold + 1e-6 * unit].tolist()))
-        while self.watch.left > 0:
+        # The walk that proves what the rounds found needs time of its own.
+        kept = _PROOF * self.watch.left if math.isfinite(self.watch.left) else 0.0
+        while self.watch.left > kept:
             cutoff = (threshold - best) / unit - _allowance(self.problem)
-            found = master.solve(cutoff, min(self.watch.left, _LONG))
+            found = master.solve(cutoff, min(self.watch.left - kept, _LONG))
             self.claimed = best + found.bound * unit
             self.watch.show(what, max(threshold - self.claimed, 0.0), len(self.scores))
             fresh = [support for support in found.supports if support not in self.scores]
