@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.training.boosting import boosted_adassp as boosted_adassp
     from confide.training.coefficients import Coefficients as Coefficients
     from confide.training.conditioning import conditioning_matrix as conditioning_matrix
     from confide.training.conditioning import from_gram as from_gram
@@ -29,11 +30,16 @@ if TYPE_CHECKING:
     from confide.training.result import Statistics as Statistics
     from confide.training.result import Status as Status
     from confide.training.result import TrainingResult as TrainingResult
+    from confide.training.semi_sensitive import SemiSensitiveFit as SemiSensitiveFit
+    from confide.training.semi_sensitive import fit_semi_sensitive as fit_semi_sensitive
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
     "Coefficients": "coefficients",
     "adassp": "least_squares",
+    "boosted_adassp": "boosting",
+    "SemiSensitiveFit": "semi_sensitive",
+    "fit_semi_sensitive": "semi_sensitive",
     "noisy_statistics": "least_squares",
     "Bins": "labels.rr_on_bins",
     "Geometry": "optimal",

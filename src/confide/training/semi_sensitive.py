@@ -235,7 +235,7 @@ class _Fit:
         return white @ shrunk.mean, shrunk.effective
 
 
-def semi_sensitive(
+def fit_semi_sensitive(
     public: Any,
     private: Any,
     y: npt.ArrayLike,
