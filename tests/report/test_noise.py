@@ -56,7 +56,7 @@ def book(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def weak(crowd, book):
-    return train(crowd, epsilon="0.01", delta="1e-6", ledger=book)
+    return train(crowd, epsilon="0.01", delta="1e-6", ledger=book, engine="closed_form")
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,15 @@ def test_a_drowned_model_says_so_first(weak, crowd, tmp_path):
     assert "Noise drowns this model" in " ".join(str(summary(weak, table=crowd)).split())
 
 
+def test_a_model_that_is_the_mean_says_so(crowd, tmp_path):
+    mean = train(crowd, epsilon="0.01", delta="1e-6")
+    assert [item.name for item in mean.trace.rounds] == ["mean"]
+    assert drowned(mean).startswith("This model is the mean of the label and no more")
+    assert "This model is the mean of the label" in text_of(mean, tmp_path / "r.html", table=crowd)
+
+
 def test_the_epsilon_it_names_reaches_the_noise_it_names(crowd, weak):
-    many = train(people(40_000), epsilon="0.01", delta=1e-6)
+    many = train(people(40_000), epsilon="0.01", delta=1e-6, engine="closed_form")
     named = re.search(r"At epsilon ([\d.]+) it would be ([\d.]+), a hundredth", drowned(many))
     epsilon, target = (float(part) for part in named.groups())
     assert target == pytest.approx(0.2)  # a hundredth of [0, 20]

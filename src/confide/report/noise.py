@@ -95,6 +95,11 @@ def drowned(result: TrainingResult, label_unit: str = "") -> str:
     left = min(facts.effective, float(facts.rank))
     if left >= facts.rank / 2:
         return ""
+    if result.trace is not None and all(item.name == "mean" for item in result.trace.rounds):
+        return (
+            "This model is the mean of the label and no more: for so few rows, coefficients would drown in "
+            "the noise of this epsilon. More rows, or a larger epsilon, could change that."
+        )
     about = spread(result)
     noise = result.noise_error(float(epsilon))
     directions = f"{survivors(left)} of {facts.rank} directions"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Guarantee, round_up, show
+from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Event, Guarantee, round_up, show
 
 #: Prose of the marks that a guarantee can carry in its assumptions, for people who meet them first here.
 MARKS = {
@@ -83,6 +83,19 @@ def guess_limit(epsilon: float, delta: float) -> float:
     return min(1.0, (1 + delta * small) / (1 + small))
 
 
+def gaussian_multiplier(event: Event) -> float | None:
+    """Return the noise multiplier of the one Gaussian release that an event amounts to, or None.
+
+    Gaussian releases after one another compose to a Gaussian one: 1 / multiplier^2 adds.
+    """
+    parts = event.parts if event.mechanism == "composed" else (event,)
+    found = [part.get("noise_multiplier") for part in parts]
+    single = event.count == 1 and all(part.mechanism == "gaussian" and part.count == 1 for part in parts)
+    if not single or not found or not all(isinstance(value, float) and value > 0 for value in found):
+        return None
+    return 1.0 / math.sqrt(sum(1.0 / value**2 for value in found))  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
 def gaussian_guess_limit(noise_multiplier: float) -> float:
     """Return the exact value of `guess_limit` for one Gaussian release: Phi(1 / (2 noise_multiplier))."""
     return 0.5 * math.erfc(-0.5 / noise_multiplier / math.sqrt(2))
@@ -139,9 +152,8 @@ def odds(guarantee: Guarantee, label: str) -> str:
         f"{between}, half and half, guesses right at most {percent(limit)} of the time after seeing this "
         "model (50\u00a0% without it)."
     )
-    event = guarantee.event
-    multiplier = event.get("noise_multiplier")
-    if event.mechanism == "gaussian" and event.count == 1 and isinstance(multiplier, float) and multiplier:
+    multiplier = gaussian_multiplier(guarantee.event)
+    if multiplier:
         exact = at_most(gaussian_guess_limit(multiplier))
         sentence += f" For the Gaussian noise used here the exact limit is {percent(min(exact, limit))}."
     return sentence

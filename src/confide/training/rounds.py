@@ -56,7 +56,7 @@ Floats = npt.NDArray[np.float64]
 #: (prior covariance, noise per unit of row length, residual variance) -> a plan; public rows decide the rest.
 Chooser = Callable[[Floats, float, float], Chosen]
 
-# Constants of utility alone. Set on diabetes, HousePrices, SLID wages and flights (benchmarks/rounds.py).
+# Constants of utility alone, set on small and synthetic sets; benchmarks/rounds.py names those kept out.
 #: Below this n / sigma: the private mean.
 SMALLEST = 25.0
 #: n / sigma from which there are 2, 3 and 4 rounds of coefficients.
@@ -71,6 +71,8 @@ _FIRST_CLIP = 0.5
 _EXPLAINED = 0.3
 #: What shrinkage explains is believed up to half of the residual variance.
 _FLOOR = 0.5
+#: A clip is chosen for noise in at least this part of the directions.
+_OPEN = 0.25
 #: Deviation of the logarithm of a scale that a round corrects: after the first mean, and later.
 _DOUBT = (0.7, 0.35)
 #: Deviations by which a clipped mean may lie beside the mean.
@@ -345,8 +347,9 @@ def solve(
         estimate = shrunk.mean + base
         # What the step has explained leaves the residual; its own noise does not count as explained.
         residual = max(residual - float(np.sum((estimate - theta) ** 2)) / n, _FLOOR * residual)
-        theta, prior, scale = estimate, shrunk.covariance, math.sqrt(residual)
-        directions = shrunk.effective + 1.0
+        theta, scale = estimate, math.sqrt(residual)
+        prior = _open_prior(shrunk.covariance, _first_prior(basis, mean.variance, scale), covariance)
+        directions = max(shrunk.effective + 1.0, _OPEN * k)
         rounds.append(
             Round(
                 "coefficients",
@@ -358,7 +361,7 @@ def solve(
                 chosen.name,
                 chosen.plan.quantile,
                 chosen.plan.share,
-                half * math.sqrt(float(np.trace(prior)) / n),
+                half * math.sqrt(float(np.trace(shrunk.covariance)) / n),
             )
         )
         beyond = covariance - privacy + sampling
@@ -367,7 +370,7 @@ def solve(
             half * (estimate if shrinkage else unbiased),
             half**2 * privacy,
             half**2 * beyond,
-            half**2 * (prior if shrinkage else covariance + sampling),
+            half**2 * (shrunk.covariance if shrinkage else covariance + sampling),
             half**2 * residual,
             shrunk.effective if shrinkage else float(k),
             2.0 * half * design.rows_per_unit,
@@ -409,6 +412,16 @@ def _first_prior(basis: Basis, variance: float, scale: float) -> Floats:
     square = basis.singular_values**2
     shape = 0.5 * square / square.sum() + 0.5 / square.size
     return np.diag(np.concatenate([[basis.n * variance], basis.n * _EXPLAINED * scale**2 * shape]))
+
+
+def _open_prior(posterior: Floats, first: Floats, noise: Floats) -> Floats:
+    """Return the prior of the next geometry: the posterior, and what a believer in the columns has left.
+
+    Where noise still drowns every coefficient, shrinkage finds that there are none. A geometry that believed
+    it would release the intercept alone and never learn better.
+    """
+    believed = first - first @ np.linalg.solve(first + noise, first)
+    return 0.5 * posterior + 0.25 * (believed + believed.T)
 
 
 def _mean_solution(problem: LinearProblem, design: Design, mean: _Mean) -> Solution:

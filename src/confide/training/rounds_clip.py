@@ -34,7 +34,7 @@ SHARES = (0.3, 1.0)
 #: Clips are this many deviations of the residual, or more: 0.84 holds 60 % of a normal law.
 _CLIPS = np.geomspace(0.84, 10.0, 30)
 #: How far clipping may move the mean: SKEW times the mean excess of an exponential tail.
-SKEW = 0.5
+SKEW = 0.35
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def _family(window: Window, predictions: Floats, weights: Floats) -> tuple[Float
 def allowance(clip: float, scale: float) -> float:
     """Return the deviation that a clip may put between a clipped mean and the mean, in half-ranges.
 
-    A symmetric residual has none, an exponential tail scale * exp(-clip / scale): half of it is allowed for.
-    Without clipping (c >= 2) it is 0.
+    A symmetric residual has none, an exponential tail scale * exp(-clip / scale): a third of that is allowed
+    for. Without clipping (c >= 2) it is 0.
     """
     return SKEW * scale * math.exp(-clip / scale) if clip < 2.0 else 0.0
 
