@@ -416,3 +416,40 @@ def test_guarantee_and_gaussian_epsilon_are_consistent():
     guarantee = Guarantee(1, 1e-6, "replace_label", "row", event)
     assert Guarantee.from_json(guarantee.to_json()).event == event
     assert law.delta(gaussian_epsilon(5.0, 1e-6), gaussian_profile(0.2)) > 1e-6
+
+
+def schema(persons=False):
+    columns = {
+        "x": {"role": "public", "lower": -3, "upper": 3},
+        "y": {"role": "label", "lower": -3, "upper": 3},
+    }
+    if persons:
+        columns["who"] = {"role": "id"}
+    return confide.Schema.from_dict({"table": {"max_rows_per_id": 2} if persons else {}, "columns": columns})
+
+
+def test_tables_are_charged_and_bound(tmp_path):
+    X, y = data(300)
+    frame = pd.DataFrame({"x": X[:, 0], "y": y, "who": np.arange(300) // 2})
+    table = confide.Table.from_frame(frame[["x", "y"]], schema())
+    book = confide.Ledger.open(
+        f"sqlite:///{tmp_path}/ledger.db", dataset="d", epsilon=1, delta=1e-6, adjacency="replace_label"
+    )
+    result = confide.tune(make, [None, 1.0], table, epsilon=1, delta=1e-6, expected_runs=2, ledger=book)
+    assert result.entry
+    assert result.guarantee.declaration == table.schema.declaration
+    assert book.remaining().epsilon == 0
+    with pytest.raises(ParameterError, match="'y'"):
+        confide.tune(make, [None], table, y, epsilon=1, delta=1e-6, expected_runs=2)
+    with pytest.raises(UnsupportedError, match="id column"):
+        confide.tune(make, [None], confide.Table.from_frame(frame, schema(persons=True)), epsilon=1, delta=1e-6,
+                     expected_runs=2)  # fmt: skip
+
+
+def test_polars_frames():
+    polars = pytest.importorskip("polars")
+    X, y = data()
+    frame = polars.DataFrame({name: X[:, i] for i, name in enumerate("abcd")})
+    whole = confide.tune(make, [None], X, y, epsilon=1, delta=1e-6, expected_runs=2, random_state=0)
+    again = confide.tune(make, [None], frame, y, epsilon=1, delta=1e-6, expected_runs=2, random_state=0)
+    assert again.score == pytest.approx(whole.score, abs=1e-6)

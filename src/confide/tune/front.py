@@ -162,7 +162,7 @@ def tune(
     """
     from confide.ledger import charged
 
-    table = X if hasattr(X, "schema") else None
+    table = X if hasattr(X, "content_tag") else None
     rows = rows_of(table, X, y)
     total, lost = exact(epsilon, "epsilon"), exact(delta, "delta")
     if total == 0 or lost >= 1:
