@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from confide.cli.ledger import app
+from confide.errors import BudgetError
 from confide.ledger import Ledger
 
 
@@ -110,3 +111,43 @@ def test_a_zcdp_ledger_without_counter(handle, guarantee):
     assert Fraction(state["spent"]["rho"]) == Fraction(1, 200)
     text = call("show", "--ledger", handle, CONFIDE_LEDGER_COUNTER="off")
     assert "rollback undetected" in text
+
+
+def test_conditional_charges_are_marked(handle, guarantee):
+    create(handle)
+    ledger = Ledger.from_handle(handle, accept=("gap condition", "timing is padded"))
+    ledger.reserve(guarantee(0.1), label="plain")
+    ledger.reserve(guarantee(0.1, assumptions=("gap condition",)), label="list")
+    ledger.reserve(guarantee(0.1, assumptions=("gap condition", "timing is padded")))
+    text = call("show", "--ledger", handle)
+    assert "list [assuming: gap condition]" in text
+    assert "plain [" not in text
+    assert "Conditional: 2 charges rest on an assumption: gap condition (no single unit of the" in text
+    assert "1 charge rests on an assumption: timing is padded." in text
+    state = json.loads(call("show", "--json", "--ledger", handle))
+    assert [charge["assumptions"] for charge in state["charges"]] == [
+        [],
+        ["gap condition"],
+        ["gap condition", "timing is padded"],
+    ]
+    assert set(state["assumptions"]) >= {"gap condition", "timing is padded"}
+    lines = list(csv.DictReader(io.StringIO(call("export", "--ledger", handle, "--format", "csv"))))
+    assert [line["assumptions"] for line in lines] == [
+        "",
+        "",
+        "gap condition",
+        "gap condition; timing is padded",
+    ]
+    assert ledger.verify().entries == 4
+
+
+def test_nothing_left_is_said_as_such(handle, guarantee):
+    create(handle)
+    ledger = Ledger.from_handle(handle)
+    ledger.reserve(guarantee(2.5))
+    with pytest.raises(BudgetError, match=r"at most what is left: epsilon = 0\.5"):
+        ledger.reserve(guarantee(1))
+    ledger.reserve(guarantee(0.5))
+    with pytest.raises(BudgetError, match="Nothing is left") as info:
+        ledger.reserve(guarantee(1))
+    assert "Ask for" not in str(info.value)

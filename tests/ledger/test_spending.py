@@ -318,6 +318,35 @@ def test_never_accepted(url, open_ledger, guarantee, name):
         ledger.reserve(guarantee(assumptions=(name,)), accept=(name,))
 
 
+@pytest.mark.parametrize(
+    "name", ["gap", "Gap condition", "gap-condition", "gapcondition", "public", "at most 3 rows"]
+)
+def test_names_that_are_nearly_right_are_refused(url, open_ledger, ledger, guarantee, name):
+    with pytest.raises(ParameterError, match=r"which no guarantee assumes.*'gap condition', 'public data'"):
+        open_ledger(url, accept=(name,))
+    with pytest.raises(ParameterError):
+        ledger.reserve(guarantee(), accept=(name,))
+
+
+@pytest.mark.parametrize(
+    "name", ["gap condition", "public data", "at most 30 rows a person", "timing is padded"]
+)
+def test_names_that_are_right_or_the_callers_own_pass(url, open_ledger, name):
+    open_ledger(url, accept=(name,))
+
+
+def test_the_refusal_says_what_is_assumed_and_how_to_accept_it(ledger, guarantee):
+    with pytest.raises(AssumptionError) as info:
+        ledger.reserve(guarantee(assumptions=("gap condition",)))
+    for words in (
+        "no single unit",
+        "docs/how-to/selection-mechanisms.md",
+        '--accept "gap condition"',
+        "accept=('gap",
+    ):
+        assert words in str(info.value)
+
+
 def test_assumptions_are_accepted_by_name(url, ledger, open_ledger, guarantee):
     conditional = guarantee(assumptions=("public rows are complete", "timing is padded"))
     with pytest.raises(AssumptionError, match="'public rows are complete', 'timing is padded'"):

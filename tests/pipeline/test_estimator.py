@@ -399,3 +399,59 @@ def test_repr_holds_no_data():
 def test_top_level_names():
     assert confide.SparseRegressor is SparseRegressor
     assert confide.SparseClassifier is SparseClassifier
+
+
+def test_bounds_by_name():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"b": rng.uniform(0, 10, 2000), "a": rng.uniform(-1, 1, 2000)})
+    y = X.a + 0.1 * X.b
+    bounds = {"a": (-1, 1), "b": (0, 10)}
+    options = {"size": 1, "target_bounds": (-1, 2), "random_state": 3}
+    by_name = regressor(feature_bounds=bounds, **options).fit(X, y)
+    by_place = regressor(feature_bounds=([0, -1], [10, 1]), **options).fit(X, y)
+    np.testing.assert_array_equal(by_name.coef_, by_place.coef_)
+    series = (pd.Series({"a": -1, "b": 0}), pd.Series({"a": 1, "b": 10}))
+    np.testing.assert_array_equal(regressor(feature_bounds=series, **options).fit(X, y).coef_, by_place.coef_)
+    np.testing.assert_array_equal(by_name.predict(X), by_place.predict(X))
+    assert clone(by_name).feature_bounds == bounds
+
+
+def test_a_public_support_takes_no_options_of_a_selection():
+    X, y = data(50)
+    for name, value in (("split", 0.5), ("mechanism", "top_r"), ("radius", 2.0), ("loss", "huber")):
+        with pytest.raises(ParameterError, match=f"'{name}'.*public 'support'"):
+            regressor(support=[1, 4], **{name: value}).fit(X, y)
+    regressor(support=[1, 4]).fit(X, y)
+
+
+@pytest.mark.parametrize("many", [17, 99])
+def test_a_size_beyond_the_columns_names_the_columns(many):
+    X = np.zeros((50, 16))
+    with pytest.raises(ParameterError, match=r"of 16 encoded columns.*at most 16"):
+        regressor(size=many).fit(X, np.zeros(50))
+
+
+def test_types_that_can_hold_no_class_are_refused_before_the_charge(tmp_path):
+    X, y = data(60)
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="a", epsilon=20, adjacency="replace_one")
+    with pytest.raises(DataError, match=r"numbers \(type float64\)"):
+        classifier(ledger=ledger).fit(X, y)
+    with pytest.raises(DataError, match="text"):
+        classifier(classes=(0, 1), ledger=ledger).fit(X, words(y))
+    assert ledger.total().epsilon == 0
+    # What a cell may bring about decides nothing: objects, and lists, pass whatever they hold.
+    for labels in (words(y).astype(object), words(y).tolist()):
+        classifier(classes=(0, 1)).fit(X, labels)
+
+
+def test_dates_are_refused_by_their_type():
+    X, y = data(60)
+    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(d=pd.Timestamp("2020-01-01"))
+    with pytest.raises(DataError, match="'d' holds dates"):
+        regressor().fit(frame, y)
+
+
+def test_a_delta_that_buys_nothing_warns_once(recwarn):
+    X, y = data(60)
+    regressor(delta=1e-6).fit(X, y)
+    assert [str(w.message)[:40] for w in recwarn.list] == ["delta = 1e-06 is charged and buys nothin"]

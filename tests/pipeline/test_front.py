@@ -1,18 +1,22 @@
 """select_and_fit on tables, and ``confide select --fit``."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import typer
+from scipy import sparse
 from typer.testing import CliRunner
 
-from confide.cli.select import select
-from confide.errors import BudgetError, ConfideError, DataError, RefusedError
+from confide.cli.select import select as command
+from confide.errors import BudgetError, ConfideError, DataError, ParameterError, RefusedError
 from confide.ledger import Ledger
-from confide.pipeline import select_and_fit
+from confide.pipeline import SparseModel, select_and_fit
 from confide.schema import Schema, Table
+from confide.selection import select
+from confide.training import LinearModel
 
 SCHEMA = {
     "table": {"name": "clinic", "declared_by": "the clinic"},
@@ -73,8 +77,11 @@ def test_a_label_of_two_categories():
     assert result.model.classes == ("no", "yes")
     assert result.model.bounds is None
     assert result.coefficients.loss == "logistic"
-    scores = result.model.predict(np.array([[0, 1.0], [0, -1.0]]))
+    rows = np.array([[0, 1.0], [0, -1.0]])
+    scores = result.model.decision_function(rows)
     assert scores[0] > 0 > scores[1]
+    assert result.predict(rows).tolist() == ["yes", "no"]
+    np.testing.assert_allclose(result.predict_proba(rows)[:, 1], 1 / (1 + np.exp(-scores)))
 
 
 def test_all_columns_are_fitted_without_a_selection():
@@ -126,10 +133,128 @@ def test_arrays_are_referred_to_the_estimator():
         select_and_fit(np.zeros((3, 2)), size=1, epsilon=1)
 
 
+def raw(n=50, seed=1):
+    return frame(n, seed).drop(columns=["cost", "ill"])
+
+
+@pytest.mark.parametrize("label", ["cost", "ill"])
+def test_a_saved_model_predicts_from_raw_rows(tmp_path, label):
+    rows = table(SCHEMA if label == "cost" else classes())
+    result = select_and_fit(rows, size=2, epsilon=6)
+    new = raw()
+    told = result.predict(new)
+    assert told.shape == (50,)
+    signal = (1.5 * (new.dose - 1) + 0.2 * (new.age - 5)).to_numpy()
+    if label == "cost":
+        assert np.corrcoef(told, signal)[0, 1] > 0.95
+        assert ((told >= 2) & (told <= 12)).all()
+    else:
+        assert np.mean((told == "yes") == (signal > 0)) > 0.8
+    result.model.save(tmp_path / "model.json")
+    (tmp_path / "result.json").write_text(result.to_json())
+    new.to_csv(tmp_path / "new.csv", index=False)
+    polars = pytest.importorskip("polars")
+    for name in ("model.json", "result.json"):
+        model = SparseModel.load(tmp_path / name)
+        assert model.to_dict() == result.model.to_dict()
+        for X in (new, new[["dose", "age"]], polars.DataFrame(new), tmp_path / "new.csv", dict(new)):
+            np.testing.assert_array_equal(model.predict(X), told)
+    data = frame(50, 1)[["age", "dose", "ward", label]]
+    for X in (Table.from_frame(data, rows.schema),):
+        np.testing.assert_array_equal(model.predict(X), told)
+        from confide.selection.front import encoded, feature_columns
+
+        matrix = encoded(X, feature_columns(X.schema))
+        np.testing.assert_array_equal(model.predict(matrix), told)
+        np.testing.assert_array_equal(model.predict(sparse.csr_matrix(matrix)), told)
+        np.testing.assert_array_equal(model.predict(matrix[:, list(model.indices)]), told)
+    data.to_parquet(tmp_path / "all.parquet")
+    chunked = Table.scan(tmp_path / "all.parquet", rows.schema, chunk_rows=7)
+    np.testing.assert_array_equal(model.predict(chunked), told)
+
+
+def test_a_category_is_read_by_its_level():
+    data = frame(2000, 3)
+    data["cost"] = np.where(data.ward == "south", 9.0, 5.0)
+    result = select_and_fit(
+        Table.from_frame(data.drop(columns="ill"), Schema.from_dict(SCHEMA)), size=1, epsilon=20
+    )
+    assert result.model.names[0].startswith("ward=")
+    south, north, other = result.predict({"ward": ["south", "north", "moon"]})
+    assert south > north
+    assert np.isfinite(other)
+
+
+def test_what_a_model_refuses_to_read(tmp_path):
+    result = select_and_fit(table(), size=2, epsilon=6)
+    model = result.model
+    other = Schema.from_dict(
+        {**SCHEMA, "columns": {**SCHEMA["columns"], "dose": {"role": "private", "lower": -9, "upper": 3}}}
+    )
+    with pytest.raises(DataError, match="'dose' as the fit did"):
+        model.predict(Table.from_frame(frame(5)[["age", "dose", "ward", "cost"]], other))
+    with pytest.raises(DataError, match="dose"):
+        model.predict(raw().drop(columns="dose"))
+    with pytest.raises(DataError, match=r"all 5 encoded"):
+        model.predict(np.zeros((3, 4)))
+    with pytest.raises(DataError, match="arrays"):
+        dataclasses.replace(model, features=None).predict(raw())
+    with pytest.raises(ConfideError, match="no probabilities"):
+        model.predict_proba(raw())
+    for change in ({"intercept": float("nan")}, {"names": ["age"]}, {"bounds": None}, {"format": "pickle"}):
+        with pytest.raises(DataError):
+            SparseModel.from_dict({**model.to_dict(), **change})
+    model.save(tmp_path / "m.json")
+    with pytest.raises(DataError, match=r"sparse model.*confide\.pipeline\.SparseModel\.load"):
+        LinearModel.load(tmp_path / "m.json")
+    LinearModel(0.0, np.ones(1), ("x",), (0, 1)).save(tmp_path / "l.json")
+    with pytest.raises(DataError, match=r"LinearModel\.load"):
+        SparseModel.load(tmp_path / "l.json")
+    support = select(table(), size=2, epsilon=1)
+    (tmp_path / "s.json").write_text(support.to_json())
+    for reader in (LinearModel, SparseModel):
+        with pytest.raises(DataError, match="--fit"):
+            reader.load(tmp_path / "s.json")
+    (tmp_path / "x.json").write_text("no json")
+    with pytest.raises(DataError, match="JSON"):
+        SparseModel.load(tmp_path / "x.json")
+
+
+def test_the_selection_inside_says_what_a_plain_one_says():
+    rows = table()
+    inside = select_and_fit(rows, size=2, epsilon=20).selection
+    alone = select(rows, size=2, epsilon=10)
+    assert inside.columns == alone.columns == ("age", "dose")
+    assert inside.schema_digest == alone.schema_digest == rows.schema.digest
+
+
+def test_errors_of_coefficients_where_they_are_known():
+    known = select_and_fit(table(), size=2, epsilon=8, coefficients="sufficient_statistics")
+    assert list(known.noise_errors) == ["(intercept)", "age", "dose"]
+    root = np.sqrt(np.diag(known.coefficients.covariance))
+    np.testing.assert_allclose(list(known.noise_errors.values()), root)
+    assert json.loads(known.to_json())["noise_errors"] == known.noise_errors
+    unknown = select_and_fit(table(), size=2, epsilon=8)
+    assert unknown.noise_errors is None
+    assert "SparseResult(age, dose;" in repr(unknown)
+    assert len(repr(unknown)) < 400
+
+
+def test_a_delta_that_buys_nothing_warns(recwarn):
+    with pytest.warns(UserWarning, match="1e-06 is charged and buys nothing.*'objective'"):
+        select_and_fit(table(), size=2, epsilon=2, delta=1e-6, dry_run=True)
+    recwarn.clear()
+    select_and_fit(table(), size=2, epsilon=2, dry_run=True)
+    select_and_fit(table(), size=3, epsilon=2, delta=1e-6, coefficients="sufficient_statistics", dry_run=True)
+    assert not recwarn.list
+    with pytest.raises(ParameterError, match="1e-6"):
+        select_and_fit(table(), size=2, epsilon=2, delta=None)
+
+
 @pytest.fixture
 def run(tmp_path):
     app = typer.Typer()
-    app.command()(select)
+    app.command()(command)
     frame().drop(columns="ill").to_csv(tmp_path / "clinic.csv", index=False)
     (tmp_path / "clinic.toml").write_text(Schema.from_dict(SCHEMA).to_toml())
     url = f"sqlite:///{tmp_path}/ledger.db"
@@ -157,7 +282,9 @@ def test_command_line(run, monkeypatch):
     for name in saved["support"]:
         assert name in done.output
     assert str(run.ledger.total().epsilon) == "3"
-    told = json.loads(run("--fit", "--json", "--delta", "1e-6", "--split", "0.25", epsilon="1").output)
+    done = run("--fit", "--json", "--delta", "1e-6", "--split", "0.25", epsilon="1")
+    assert done.stderr.count("buys nothing") == 1  # the rehearsal and the release warn of the same
+    told = json.loads(done.stdout)
     assert told["ok"] is True
     assert told["selection"]["guarantee"]["epsilon"] == "1/4"
     assert told["coefficients"]["epsilon"] == "3/4"

@@ -359,3 +359,63 @@ def test_mistakes_names_its_assumption(tmp_path):
         selector.set_params(ledger=ledger).fit(X, X[:, 2] - X[:, 5])
     assert ledger.total().epsilon == 0
     assert not hasattr(selector, "support_")
+
+
+def frame_of(n=800, seed=0):
+    X, y = data(n, seed)
+    return pd.DataFrame(X, columns=list("abcdef")), y
+
+
+def test_bounds_by_name():
+    X, y = frame_of()
+    X["f"] *= 50
+    bounds = dict.fromkeys("abcde", (-1, 1)) | {"f": (-50, 50)}
+    reverse = dict(reversed(bounds.items()))
+    low, high = (pd.Series({name: pair[side] for name, pair in reverse.items()}) for side in (0, 1))
+    expected = selector(feature_bounds=([-1] * 5 + [-50], [1] * 5 + [50]), random_state=1).fit(X, y)
+    for given in (bounds, reverse, (low, high), [low, high], (low, [1] * 5 + [50])):
+        model = selector(feature_bounds=given, random_state=1).fit(X, y)
+        assert model.result_.to_dict() == expected.result_.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"a": (-1, 1)}, "lacks column 'b'"),
+        ({**dict.fromkeys("abcdef", (-1, 1)), "z": (0, 1)}, "names 'z', which is no column"),
+        ({**dict.fromkeys("abcde", (-1, 1)), "f": 1}, "gives 1 for column 'f'"),
+        ({**dict.fromkeys("abcde", (-1, 1)), "f": "01"}, "gives '01' for column 'f'"),
+        ({**dict.fromkeys("abcde", (-1, 1)), "f": (1, 0)}, "without lower < upper"),
+        ({}, "is empty"),
+        ((pd.Series([-1.0] * 6), pd.Series([1.0] * 6)), "lacks column 'a'"),
+        ((pd.Series([-1.0] * 7, index=list("abcdeff")), [1.0] * 7), "names a column twice"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bounds_that_do_not_match_the_names(bounds, words):
+    with pytest.raises(ParameterError, match=words):
+        selector(feature_bounds=bounds).fit(*frame_of(50))
+
+
+def test_bounds_of_an_array_have_no_names():
+    X, y = data()
+    with pytest.raises(ParameterError, match="X has no names"):
+        selector(feature_bounds=dict.fromkeys("abcdef", (-1, 1))).fit(X, y)
+    by_place = (pd.Series([-1.0] * 6), pd.Series([1.0] * 6))
+    assert selector(feature_bounds=by_place).fit(X, y).support_.tolist() == [1, 4]
+
+
+def test_types_that_can_never_be_right_are_refused_before_the_charge():
+    X, y = frame_of(50)
+    classes = {"loss": "logistic", "target_bounds": None}
+    with pytest.raises(DataError, match="numbers"):
+        selector(classes=("no", "yes"), **classes).fit(X, y)
+    with pytest.raises(DataError, match="text"):
+        selector(classes=(0, 1), **classes).fit(X, np.full(50, "yes"))
+    selector(classes=(0, 1), **classes).fit(
+        X, np.full(50, "yes", dtype=object)
+    )  # one cell may bring it about
+    with pytest.raises(DataError, match="'g' holds dates"):
+        selector().fit(X.assign(g=pd.Timestamp("2020-01-01")), y)
+    with pytest.raises(ParameterError, match="of 6 encoded columns"):
+        selector(size=99).fit(X, y)

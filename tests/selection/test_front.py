@@ -9,11 +9,21 @@ from confide.errors import (
     ParameterError,
     RefusedError,
     SchemaError,
+    UncertifiedWarning,
     UnsupportedError,
 )
 from confide.ledger import Ledger
 from confide.schema import Table
-from confide.selection import SelectionResult, Status, SubsetProblem, huber, law, select
+from confide.selection import (
+    SelectionResult,
+    Status,
+    SubsetProblem,
+    best_by_mistakes,
+    best_supports,
+    huber,
+    law,
+    select,
+)
 from confide.selection.front import centred_label, encoded, feature_columns
 
 from .tables import ILL, NAMES, SCHEMA, Watched, frame, with_columns
@@ -157,8 +167,34 @@ def test_mistakes_is_refused_unless_accepted_by_name(tmp_path):
     assert result.guarantee.assumptions == ("gap condition",)
     assert "assuming: gap condition" in str(result.guarantee)
     assert ledger.total().epsilon == 1
-    alone = select(table, size=2, epsilon=1, mechanism="mistakes", random_state=0)
+    assert "(no single unit of the table can change which support is best)" in str(result.guarantee)
+    shown = ledger.show()
+    assert shown["assumptions"] == ["gap condition"]
+    assert shown["charges"][0]["assumptions"] == ["gap condition"]
+    with pytest.warns(UncertifiedWarning, match="no single unit"):
+        alone = select(table, size=2, epsilon=1, mechanism="mistakes", random_state=0)
     assert alone.guarantee.assumptions == ("gap condition", "seeded", "unrecorded")
+
+
+def test_a_result_is_shown_in_a_line():
+    shown = repr(select(Table.from_frame(frame(), SCHEMA), size=2, epsilon=9))
+    assert shown.startswith("SelectionResult(x1, x2; of 8, by exponential. Differentially private")
+    assert len(shown) < 300
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p: best_supports(np.zeros((3, 2)), 5),
+        lambda p: best_by_mistakes(np.zeros((3, 2))),
+        lambda p: best_by_mistakes(p, optimum=("a", "b")),
+        lambda p: best_by_mistakes(p, optimum=1),
+    ],
+)
+def test_proven_lists_say_what_they_take(call):
+    problem = SubsetProblem(np.zeros((3, 2)), np.zeros(3), 2, feature_bound=1, target_bound=1)
+    with pytest.raises(ParameterError, match=r"SubsetProblem|column numbers"):
+        call(problem)
 
 
 def test_the_list_of_top_r_is_public_and_recorded():

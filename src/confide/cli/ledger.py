@@ -220,7 +220,7 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
             charges.add_row(
                 str(charge["sequence"]),
                 _cell(charge["time"][: 19 if wide else 10].replace("T", " ")),
-                _cell(charge["label"] or "-"),
+                _what(charge),
                 *((_cell(charge["mechanism"]),) if wide else ()),
                 _cell(charge["analyst"] or "-"),
                 *(_short(charge["charge"][part]) for part in parts),
@@ -237,8 +237,24 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
         line(f"Verified: {verified} entries, balances, secrets and guards are in order.")
     if state["refused"]:
         line(_cell(state["refused"], "red"))
-    for assumption in state["assumptions"]:
+    for assumption in ledger.assumptions:
         line(_cell(f"Assumption: {assumption}", "yellow"), " (no counter is kept outside the store).")
+    from confide.privacy import glossed
+
+    conditional = {name: 0 for charge in state["charges"] for name in charge["assumptions"]}
+    for charge in state["charges"]:
+        conditional |= {name: conditional[name] + 1 for name in charge["assumptions"]}
+    for assumption, count in sorted(conditional.items()):
+        charges_ = "1 charge rests" if count == 1 else f"{count} charges rest"
+        line(_cell(f"Conditional: {charges_} on an assumption: {glossed(assumption)}.", "yellow"))
+
+
+def _what(charge: dict[str, Any]) -> Text:
+    """Return what a charge was for, with the assumptions that its guarantee rests on."""
+    text = _cell(charge["label"] or "-")
+    if charge["assumptions"]:
+        text.append_text(_cell(f" [assuming: {', '.join(charge['assumptions'])}]", "yellow"))
+    return text
 
 
 def _account_rows(

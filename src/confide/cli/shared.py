@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,18 +75,29 @@ def write_text(path: Path, text: str) -> None:
         typer.echo(text)
 
 
-def warn_unrecorded(ledger: object) -> None:
-    """Say on standard error that a release without a ledger is recorded nowhere."""
-    if ledger is None:
-        typer.echo(
-            "Not recorded: no ledger was given, so this release is charged nowhere. Pass --ledger.", err=True
-        )
+def warn_unrecorded(ledger: object, *, rehearsed: bool = False) -> None:
+    """Say on standard error that a release without a ledger is, or would be, recorded nowhere."""
+    if ledger is not None:
+        return
+    fact = "no ledger was given, so this release "
+    words = "Would not be recorded: " + fact + "would be" if rehearsed else "Not recorded: " + fact + "is"
+    typer.echo(f"{words} charged nowhere. Pass --ledger.", err=True)
 
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[None]:
-    """Turn an error of Confide inside the block into `fail`."""
+    """Turn an error of Confide inside the block into `fail`, and warnings into lines on standard error."""
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *rest: Any, **options: Any) -> None:
+        if str(message) not in told:  # a rehearsal warns of the same as the release after it
+            told.add(str(message))
+            typer.echo(f"Warning: {message}", err=True)
+
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = tell
+            yield
     except ConfideError as error:
         fail(error, as_json)

@@ -314,9 +314,13 @@ def refusal(budget: Budget, owner: str, spent: Vector, asked: Vector, limit: Vec
     def words(vector: Vector) -> str:
         return ", ".join(f"{name} = {show(value)}" for name, value in zip(budget.names, vector))
 
+    rest = left(spent, limit)
+    exhausted = any(not most and more for most, more in zip(rest, asked))
     return BudgetError(
         f"The charge does not fit {owner}: spent {words(spent)}; asked {words(asked)}; limit {words(limit)}.",
-        f"Ask for at most what is left: {words(left(spent, limit))}.",
+        "Nothing is left for such a charge, and what was spent stays spent."
+        if exhausted
+        else f"Ask for at most what is left: {words(rest)}.",
         spent=budget.spending(spent),
         asked=budget.spending(asked),
         limit=budget.spending(limit),

@@ -440,13 +440,17 @@ class Ledger(Handle):
             return reading.preview(store, connection, row, seen, priced.vector, analyst)
 
     def show(self) -> dict[str, Any]:
-        """Return budget, spending, accounts, versions and charges as plain values; no secrets."""
+        """Return budget, spending, accounts, versions and charges as plain values; no secrets.
+
+        ``assumptions`` names what the sums rest on: `assumptions`, and those of each charge.
+        """
         from confide.ledger import reading
 
         store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
             shown = reading.show(store, connection, row, seen)
-        return {**shown, "assumptions": list(self.assumptions)}
+        conditions = {name for charge in shown["charges"] for name in charge["assumptions"]}
+        return {**shown, "assumptions": [*self.assumptions, *sorted(conditions - set(self.assumptions))]}
 
     def export(self, format: str = "json") -> str:
         """Return all entries as ``"json"`` (verifiable by anyone) or ``"csv"`` text; no secrets."""

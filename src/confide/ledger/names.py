@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from confide.errors import ParameterError
 
 LONGEST_NAME = 200
 LONGEST_LABEL = 2000
+_ROWS = re.compile(r"at most [1-9][0-9]* rows a person")
 
 
 def parts_of(handle: str) -> tuple[str, str]:
@@ -93,10 +95,47 @@ def plain(value: str) -> str:
 
 
 def accept_of(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of assumptions, sorted."""
+    """Return names of assumptions, sorted.
+
+    A guarantee of the caller's own making may assume what it likes; but a name that is nearly one of this
+    house's, such as ``"gap"`` or ``"Gap-condition"``, would accept nothing, and is refused.
+    """
     if isinstance(names, str):
         raise ParameterError(f"The 'accept' parameter is {names!r:.80}.", f"Pass a tuple: ({names!r:.80},).")
-    return tuple(sorted({str(name) for name in names}))
+    accepted = tuple(sorted({str(name) for name in names}))
+    for name in accepted:
+        meant = _nearly(name)
+        if meant is not None:
+            raise ParameterError(
+                f"The 'accept' parameter holds {name!r:.80}, which no guarantee assumes.",
+                f"Did you mean {meant!r}? Known are {', '.join(map(repr, known_assumptions()))}.",
+            )
+    return accepted
+
+
+def known_assumptions() -> tuple[str, ...]:
+    """Return the names of the assumptions that this house makes and a ledger can accept."""
+    from confide.privacy.guarantee import MEANINGS
+
+    return (*MEANINGS, "at most m rows a person")
+
+
+def is_known(name: str) -> bool:
+    """Whether `name` is an assumption that a guarantee of this house can carry, with any number of rows."""
+    return name in known_assumptions() or _ROWS.fullmatch(name) is not None
+
+
+def _nearly(name: str) -> str | None:
+    from difflib import get_close_matches
+
+    if is_known(name):
+        return None
+    words = " ".join(re.split(r"[^a-z0-9]+", name.lower())).strip()
+    words = re.sub(r"\b[0-9]+\b", "m", words)
+    for known in known_assumptions():
+        if words and (words == known or known.startswith(f"{words} ")):
+            return known
+    return next(iter(get_close_matches(words, known_assumptions(), 1, 0.8)), None)
 
 
 def version_of(value: int | None) -> int | None:

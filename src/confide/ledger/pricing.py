@@ -14,7 +14,7 @@ from confide.ledger.names import LONGEST_NAME, accept_of, public_text
 from confide.privacy.adjacency import Adjacency
 from confide.privacy.event import Event
 from confide.privacy.exact import show
-from confide.privacy.guarantee import NONPRIVATE, SEEDED, UNRECORDED, Guarantee
+from confide.privacy.guarantee import MEANINGS, NONPRIVATE, SEEDED, UNRECORDED, Guarantee
 
 #: Assumptions that no owner can accept: such a release has no guarantee to record.
 NEVER_ACCEPTED = (SEEDED, UNRECORDED)
@@ -176,11 +176,19 @@ def _accepted(guarantee: Guarantee, budget: Budget, accept: Iterable[str]) -> tu
     missing = [name for name in guarantee.assumptions if name not in allowed]
     if missing:
         names = ", ".join(repr(name) for name in missing)
+        options = " ".join(f'--accept "{name}"' for name in missing)
         raise AssumptionError(
-            f"The guarantee assumes {names}.",
-            f"Accept by name with accept=({names},), or choose another method.",
+            f"The guarantee assumes {names}{_meant(missing)}.",
+            f"Accept by name with accept=({names},) where the ledger is opened, on the command line with "
+            f"{options}; or choose another method.",
         )
     return tuple(name for name in guarantee.assumptions if name in allowed)
+
+
+def _meant(names: list[str]) -> str:
+    """Return what assumptions mean and where that stands, for those that this house makes."""
+    told = [f"{MEANINGS[name][0]}: {MEANINGS[name][1]}" for name in names if name in MEANINGS]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _zcdp(guarantee: Guarantee, budget: Budget) -> Quantity:

@@ -240,6 +240,7 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         "delta_decimal",
         "settles",
         "version",
+        "assumptions",
         "hash",
     )
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")
@@ -255,8 +256,9 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         for name in ("epsilon", "delta"):
             value = amounts.get(name)
             line[f"{name}_decimal"] = None if value is None else decimal(parse(value))
+        line["assumptions"] = "; ".join(fields.get("guarantee", {}).get("assumptions", ()))
         # A spreadsheet runs text that begins like a formula; analysts and labels are other people's text.
-        for name in ("analyst", "label"):
+        for name in ("analyst", "label", "assumptions"):
             if isinstance(line[name], str):
                 line[name] = plain(line[name])
             if isinstance(line[name], str) and line[name][:1] in ("=", "+", "-", "@", "\t", "\r"):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError
+from confide.selection.named import check_classes
 from confide.selection.wide import Bounds, ParquetMatrix
 from confide.training.inputs import secret_labels
 
@@ -62,12 +63,13 @@ def label_values(y: Any, n: int) -> Callable[[], Floats]:
     return secret_labels(y, n)
 
 
-def positives(y: Any, n: int, positive: Any) -> Callable[[], Floats]:
-    """Check the shape of class labels, and return a function that reads +1 where `positive`, else -1.
+def positives(y: Any, n: int, classes: Sequence[Any]) -> Callable[[], Floats]:
+    """Check the shape of class labels, and return a function that reads +1 for the second class, else -1.
 
     Raises
     ------
-    ValueError
+    ValueError, DataError
+        From shape and declared type.
     """
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -85,6 +87,9 @@ def positives(y: Any, n: int, positive: Any) -> Callable[[], Floats]:
         values = values[:, 0]
     if values.shape != (n,):
         raise ValueError(f"The label has shape {values.shape}. Pass ({n},): one label for each row of X.")
+
+    check_classes(y, classes)
+    positive = classes[1]
 
     def read() -> Floats:
         same = np.array([_equal(value, positive) for value in values.tolist()], dtype=bool)

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from confide.errors import ParameterError
 from confide.pipeline.cells import label_values, positives
+from confide.pipeline.result import probabilities
 from confide.pipeline.shell import SparseEstimator
 from confide.privacy import Adjacency
 from confide.selection.wide import Bounds
@@ -33,7 +34,8 @@ class SparseRegressor(RegressorMixin, SparseEstimator):
         Part of epsilon for the support; 1/2 by default. See the how-to page on the split.
     support : sequence of int, optional
         A support that is public. Nothing is then charged for selection, as for ``size = p``: all of epsilon
-        goes to the coefficients.
+        goes to the coefficients. Options of a selection beside it (`split`, `mechanism`, `top`, `loss`,
+        `radius`, `ridge`) are refused; with ``size = p`` they have no effect.
     mechanism, top, loss, radius, ridge
         Of the selection: see `SubsetSelector`.
     coefficients : {"auto", "objective", "sufficient_statistics"}
@@ -49,7 +51,7 @@ class SparseRegressor(RegressorMixin, SparseEstimator):
     row_norm : float, optional
         Public L2 bound to which the selected part of a row is shortened.
     fit_intercept : bool
-    feature_bounds : (lower, upper), numbers or arrays of shape (p,)
+    feature_bounds : (lower, upper), numbers or arrays of shape (p,), or dict {column: (lower, upper)}
         Required, from knowledge; as in `SubsetSelector`.
     target_bounds : (lower, upper)
         Required, from knowledge. Predictions are clipped to them.
@@ -182,7 +184,9 @@ class SparseClassifier(ClassifierMixin, SparseEstimator):
     size, epsilon, delta
         As in `SparseRegressor`, with all the parameters that are not here.
     classes : (negative, positive)
-        Required and public: y counts as positive where it equals the second, else as negative.
+        Required and public: y counts as positive where it equals the second, else as negative: misspelt
+        and missing labels too, and all of it is charged. An array whose type can hold neither class (numbers
+        for words, or the reverse) is refused before the charge.
     loss : str or Loss
         Of the selection. Squared loss on -1 and +1 by default: a fraction of the time of the others.
     coefficient_loss : {"logistic", "hinge", "squared"}, optional
@@ -257,8 +261,7 @@ class SparseClassifier(ClassifierMixin, SparseEstimator):
 
     def _reader(self, y: Any, n: int, target: Bounds) -> Callable[[], np.ndarray]:
         self.classes_ = np.asarray(self.classes)
-        positive = self.classes[1]
-        return positives(y, n, positive)
+        return positives(y, n, list(self.classes))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores of shape (n,); positive for ``classes_[1]``."""
@@ -275,14 +278,7 @@ class SparseClassifier(ClassifierMixin, SparseEstimator):
 
         The logistic function of the score, or (1 + score) / 2 clipped to [0, 1] for squared loss.
         """
-        score = self._score(X)
-        if self.coefficients_.loss == "squared":
-            positive = np.clip((1 + score) / 2, 0.0, 1.0)
-        else:
-            from scipy.special import expit
-
-            positive = expit(score)
-        return np.column_stack([1 - positive, positive])
+        return probabilities(self._score(X), self.coefficients_.loss)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of `predict`, computed without any privacy: on public labels only. It warns."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 from confide.errors import ParameterError, SchemaError, UnsupportedError
 from confide.pipeline.release import Secret, release
-from confide.pipeline.request import make_budget, make_fit, make_sparse_request
+from confide.pipeline.request import make_budget, make_fit, make_sparse_request, warn_of_delta
 from confide.pipeline.result import SparseModel, SparseResult
 from confide.privacy import Adjacency, Guarantee
+from confide.schema import Schema
 from confide.selection.front import centred_label, encoded, feature_columns
 from confide.selection.problem import check_rows
 from confide.training.coefficients import check_rows as check_fitted_rows
@@ -122,6 +124,7 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
         from confide.ledger import rehearse
 
         rehearse(ledger, request.guarantee, table=table, analyst=analyst)
+        warn_of_delta(request)
         return request.guarantee
     if relation is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
         rows = int(getattr(table, "n_rows", 0))
@@ -139,10 +142,17 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
 
         return Secret(matrix, take, centred_label(table, target), 1.0, half)
 
+    warn_of_delta(request)
     support, selection, fitted, entry = release(
         read, names, request, ledger=ledger, table=table, analyst=analyst, label=label or "select and fit"
     )
     middle = 0.0 if classes else float(target.middle)
+    owners = [column for column in features for _ in column.feature_names]
+    read_columns = tuple(dict.fromkeys(owners[j] for j in support))
+    if selection is not None:
+        owned = tuple(column.name for column in read_columns)
+        selection = replace(selection, columns=owned, schema_digest=schema.digest)
+    declared = Schema(read_columns, name=schema.name, declared_by=schema.declared_by, note=schema.note)
     model = SparseModel(
         tuple(names[j] for j in support),
         tuple(int(j) for j in support),
@@ -150,6 +160,10 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
         fitted.coefficients,
         None if classes else (middle - half, middle + half),
         tuple(map(str, target.categories)) if classes else (),
+        len(names),
+        fitted.loss,
+        schema.digest,
+        declared.to_dict(),
     )
     return SparseResult(model, request.guarantee, selection, fitted, schema.digest, entry)
 

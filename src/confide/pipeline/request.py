@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ParameterError
-from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
+from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact, show
 from confide.selection.request import Request, make_request, seed_of
 from confide.training import least_squares, objective
 from confide.training.coefficients import check_budget, check_method, make_shape
@@ -35,11 +35,14 @@ class Budget:
     selection, coefficients : Fraction
         Parts of epsilon; the first is 0 where the support is public.
     delta : Fraction
+    split : Fraction, optional
+        What the caller asked for; None where it was left to the default.
     """
 
     selection: Fraction
     coefficients: Fraction
     delta: Fraction
+    split: Fraction | None = None
 
     @property
     def epsilon(self) -> Fraction:
@@ -64,6 +67,11 @@ def make_budget(epsilon: Any, delta: Any, split: Any) -> Budget:
     ------
     ParameterError
     """
+    if delta is None:
+        raise ParameterError(
+            "The 'delta' parameter is None.",
+            "Pass 0 for pure epsilon, or a small number such as 1e-6.",
+        )
     total, share = check_budget(epsilon, delta)
     part = SPLIT if split is None else exact(split, "split")
     if not 0 < part < 1:
@@ -75,7 +83,7 @@ def make_budget(epsilon: Any, delta: Any, split: Any) -> Budget:
         first = Fraction(first.numerator * _FINEST // first.denominator, _FINEST)
     if first == 0:
         raise ParameterError(f"The 'epsilon' parameter is {epsilon!r:.80}.", "Pass a larger epsilon.")
-    return Budget(first, total - first, share)
+    return Budget(first, total - first, share, None if split is None else part)
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,8 @@ def make_sparse_request(
     """
     relation = Adjacency.parse(adjacency)
     seed = seed_of(random_state)
+    if support is not None:
+        _nothing_to_select(budget, selection)
     chosen = None if support is None else _public_support(support, size, candidates)
     # Validated where it is not used too: neither a public support nor size = p excuses a wrong parameter.
     request = make_request(
@@ -239,6 +249,28 @@ def make_plan(shape: Any, budget: Budget, fit: Fit, rows: int | None) -> Any:
     return min(plans, key=lambda plan: plan.spread)
 
 
+def warn_of_delta(request: SparseRequest) -> None:
+    """Warn where delta is charged and buys nothing; by public numbers alone.
+
+    Warns
+    -----
+    UserWarning
+        Where the coefficients take the noise of pure epsilon, which is less than that of (epsilon, delta).
+    """
+    delta = request.guarantee.delta
+    if delta > 0 and request.plan.delta == 0:
+        import warnings
+
+        method = objective.METHOD if isinstance(request.plan, objective.Plan) else least_squares.METHOD
+        warnings.warn(
+            f"delta = {show(delta)} is charged and buys nothing: for {request.plan.shape.columns} columns "
+            f"the noise of pure epsilon is less in the coefficients' mechanism {method!r}. Pass delta=0, or "
+            "see the how-to page on the budget's split.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def _plan(shape: Any, epsilon: Fraction, delta: Fraction, fit: Fit, rows: int | None) -> Any:
     if fit.method == least_squares.METHOD:
         if fit.ridge is not None:
@@ -250,6 +282,27 @@ def _plan(shape: Any, epsilon: Fraction, delta: Fraction, fit: Fit, rows: int | 
     return objective.make_plan(
         shape, epsilon, delta, fit.loss, loss_shape=fit.loss_shape, ridge=fit.ridge, rows=rows
     )
+
+
+def _nothing_to_select(budget: Budget, selection: dict[str, Any]) -> None:
+    """Refuse options that say how to select, where the support is public and nothing is selected.
+
+    Raises
+    ------
+    ParameterError
+    """
+    default = {"mechanism": "exponential", "top": None, "loss": "squared", "radius": None, "ridge": None}
+    given = ["split"] if budget.split is not None else []
+    given += [name for name, value in default.items() if not _same(selection.get(name, value), value)]
+    if given:
+        raise ParameterError(
+            f"The {given[0]!r} parameter is given with a public 'support': nothing is selected.",
+            f"Leave {given[0]!r} out, or leave 'support' out.",
+        )
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str) and value == default)
 
 
 def _public_support(support: Any, size: Any, candidates: int | None) -> tuple[int, ...]:

@@ -13,9 +13,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from confide.errors import DataError, ParameterError, UncertifiedWarning
 from confide.pipeline.cells import numeric, take
 from confide.pipeline.release import Secret, release
-from confide.pipeline.request import SparseRequest, make_budget, make_fit, make_sparse_request
+from confide.pipeline.request import (
+    SparseRequest,
+    make_budget,
+    make_fit,
+    make_sparse_request,
+    warn_of_delta,
+)
 from confide.privacy import Adjacency
 from confide.selection.losses import loss_of
+from confide.selection.named import bounds_before, bounds_for, check_types, width_of
 from confide.selection.problem import check_rows
 from confide.selection.wide import Bounds, ParquetMatrix, bounded
 from confide.training.coefficients import check_rows as check_fitted_rows
@@ -76,11 +83,11 @@ class SparseEstimator(BaseEstimator):
                 f"{type(self).__name__}.fit got {', '.join(map(repr, sorted(refused)))}. Weights scale a "
                 "person's influence and have no public cap here: leave them out."
             )
-        bounds = Bounds.of(self.feature_bounds)
+        bounds = bounds_before(self.feature_bounds)
         target = self._target()
-        self._request(bounds, target, None, None)
+        self._request(bounds, target, width_of(X), None)
         try:
-            return self._fit(X, y, bounds, target)
+            return self._fit(X, y, target)
         except BaseException:
             # A refused or failed fit leaves nothing half-fitted, and no older model under new parameters.
             for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -135,16 +142,17 @@ class SparseEstimator(BaseEstimator):
     def _loss_of_classes(self) -> bool:
         return loss_of(self.loss).labels
 
-    def _fit(self, X: Any, y: Any, bounds: Bounds, target: Bounds) -> Any:
+    def _fit(self, X: Any, y: Any, target: Bounds) -> Any:
         matrix = self._matrix(X, reset=True)
         n, p = matrix.shape
         read = self._reader(y, n, target)
-        bounds.fit(p)
+        names = getattr(self, "feature_names_in_", None)
+        bounds = bounds_for(self.feature_bounds, names, p)
         request = self._request(bounds, target, p, n)
         if request.selection is not None and request.guarantee.adjacency is not Adjacency.ADD_REMOVE_ONE:
             check_rows(request.selection.size, n)
         check_fitted_rows(request.plan.shape, n)
-        names = getattr(self, "feature_names_in_", None)
+        warn_of_delta(request)
         shown = tuple(f"x{j}" for j in range(p)) if names is None else tuple(map(str, names))
         b_x, b_y = bounds.symmetric or 1.0, target.symmetric or 1.0
 
@@ -189,6 +197,7 @@ class SparseEstimator(BaseEstimator):
         columns = getattr(X, "columns", None)
         if columns is not None and len(set(columns)) < len(columns):
             raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
+        check_types(X)
         checked = validate_data(
             self,
             X,

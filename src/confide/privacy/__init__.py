@@ -16,12 +16,22 @@ from confide.privacy.event import Event
 from confide.privacy.exact import exact, round_down, round_up, show
 from confide.privacy.filters import RDPFilter, ZCDPFilter
 from confide.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
-from confide.privacy.guarantee import GAP_CONDITION, NONPRIVATE, SEEDED, UNRECORDED, Guarantee, group
+from confide.privacy.guarantee import (
+    GAP_CONDITION,
+    MEANINGS,
+    NONPRIVATE,
+    SEEDED,
+    UNRECORDED,
+    Guarantee,
+    glossed,
+    group,
+)
 from confide.privacy.losses import mechanisms
 from confide.privacy.zcdp import zcdp_budget, zcdp_epsilon
 
 __all__ = [
     "GAP_CONDITION",
+    "MEANINGS",
     "NONPRIVATE",
     "SEEDED",
     "UNRECORDED",
@@ -41,6 +51,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "glossed",
     "group",
     "mechanisms",
     "noise_multiplier",

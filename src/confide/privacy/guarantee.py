@@ -21,6 +21,23 @@ NONPRIVATE = "nonprivate"
 #: Mark of a guarantee that holds where no neighbour of the table has another best support
 #: (`confide.selection.gap`); a ledger refuses it unless it accepts it by name.
 GAP_CONDITION = "gap condition"
+#: What the names of this house's assumptions mean, and where more stands.
+MEANINGS = {
+    GAP_CONDITION: (
+        "no single unit of the table can change which support is best",
+        "docs/how-to/selection-mechanisms.md",
+    ),
+    "public data": ("nothing in the table is secret", "docs/tutorials/variable-selection.md"),
+    "the chain has mixed": (
+        "so many steps of the chain reach its limit law, which nobody has proved",
+        "docs/how-to/compare-baselines.md",
+    ),
+}
+
+
+def glossed(name: str) -> str:
+    """Return the name of an assumption, with its meaning in brackets where the house knows it."""
+    return f"{name} ({MEANINGS[name][0]})" if name in MEANINGS else name
 
 
 @dataclass(frozen=True, eq=True)
@@ -105,7 +122,9 @@ class Guarantee:
             f"probability of any outcome by at most a factor e^{show(self.epsilon)}"
             + (f" plus {show(self.delta)}" if self.delta else "")
         )
-        return f"{text}, assuming: {', '.join(self.assumptions)}." if self.assumptions else f"{text}."
+        if not self.assumptions:
+            return f"{text}."
+        return f"{text}, assuming: {', '.join(map(glossed, self.assumptions))}."
 
     def assuming(self, *names: str) -> Guarantee:
         """Return the same guarantee with further assumptions."""

@@ -6,9 +6,10 @@ import json
 from fractions import Fraction
 from typing import Any
 
-from confide.privacy import show
+from confide.privacy import Event, glossed, show
 from confide.report.facts import Account, Facts, LedgerFacts
 from confide.report.html import Safe, code, join, name, table, tag
+from confide.report.words import gaussian_multiplier
 
 #: Charges on the page, the newest; `confide ledger show` has all.
 MOST_CHARGES = 50
@@ -46,9 +47,13 @@ def section(facts: Facts) -> tuple[str, str, Safe]:
     if ledger.refused:
         parts.append(tag("p", ledger.refused, class_="note"))
     for assumption in ledger.assumptions:
-        words = f"The ledger's own promise rests on an assumption: {assumption}"
         if assumption == "rollback undetected":
-            words += " (no counter is kept outside the store, so restoring an old copy of it would go unseen)"
+            words = (
+                "The ledger's own promise rests on an assumption: rollback undetected (no counter is kept "
+                "outside the store, so restoring an old copy of it would go unseen)"
+            )
+        else:
+            words = f"Some of these charges rest on an assumption: {glossed(assumption)}"
         parts.append(tag("p", f"{words}.", class_="note"))
     return "ledger", heading, join(*parts)
 
@@ -110,7 +115,8 @@ def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
             tag("p", f"That the ledger is whole, and says what stands here{where}:"),
             _commands(f"confide ledger show --verify --ledger {_shell(place)}"),
         ]
-    if not facts.void and guarantee["event"]["mechanism"] == "gaussian" and "inf" not in guarantee["epsilon"]:
+    gaussian = gaussian_multiplier(Event.from_dict(guarantee["event"])) is not None
+    if not facts.void and gaussian and "inf" not in guarantee["epsilon"]:
         amounts = f"epsilon={guarantee['epsilon']!r}, delta={guarantee['delta']!r}"
         parts += [
             tag(

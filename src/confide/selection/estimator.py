@@ -13,6 +13,7 @@ from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency
 from confide.selection.front import draw_support
 from confide.selection.losses import loss_of
+from confide.selection.named import bounds_before, bounds_for, check_classes, check_types, width_of
 from confide.selection.problem import check_rows
 from confide.selection.request import make_request
 from confide.selection.wide import Bounds, ParquetMatrix, bounded
@@ -34,15 +35,17 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         R of ``"top_r"``: the best supports, which keep their scores. Default 2 + (p - size) size.
     loss : str or Loss
         ``"squared"``, ``"huber"``, ``"quantile"`` for numbers; ``"hinge"``, ``"logistic"`` for classes.
-    feature_bounds : (lower, upper), numbers or arrays of shape (p,)
-        Required, from knowledge and not from the data. A symmetric pair of numbers (-b, b) clips and leaves
+    feature_bounds : (lower, upper), numbers or arrays of shape (p,), or dict {column: (lower, upper)}
+        Required, from knowledge and not from the data. A dict, or a pair of pandas series, goes by the names
+        of the columns of a frame. A symmetric pair of numbers (-b, b) clips and leaves
         cells as they are; any other is clipped, centred at the middle and divided by the half-width. NaN
         counts as the middle. Zeros of a sparse matrix stay zeros with a symmetric pair alone.
     target_bounds : (lower, upper)
         The same for numeric targets; leave out for classes.
     classes : (negative, positive), optional
         Public pair of class labels for hinge and logistic loss: y counts as +1 where it equals the second,
-        else as -1. Without it y > 0 is the positive class.
+        else as -1, misspelt and missing labels too. An array whose type can hold neither is refused.
+        Without it y > 0 is the positive class.
     radius, ridge : float, optional
         In units of the columns and the target as scaled by the bounds. Defaults: radius
         b_y / (b_x sqrt(size)), four times that for hinge and logistic loss; ridge 4 b_x^2.
@@ -142,11 +145,11 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
                 f"SubsetSelector.fit got {', '.join(map(repr, sorted(refused)))}. Weights scale a person's "
                 "influence and have no public cap here: leave them out."
             )
-        bounds = Bounds.of(self.feature_bounds)
+        bounds = bounds_before(self.feature_bounds)
         target, target_bound = self._target_bounds()
-        self._request(None, bounds, target_bound)
+        self._request(width_of(X), bounds, target_bound)
         try:
-            return self._fit(X, y, bounds, target, target_bound)
+            return self._fit(X, y, target, target_bound)
         except BaseException:
             # A refused or failed fit leaves nothing half-fitted, and no older support under new parameters.
             for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -175,9 +178,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             recorded=self.ledger is not None,
         )
 
-    def _fit(
-        self, X: Any, y: Any, bounds: Bounds, target: Bounds | None, target_bound: float | None
-    ) -> SubsetSelector:
+    def _fit(self, X: Any, y: Any, target: Bounds | None, target_bound: float | None) -> SubsetSelector:
         if isinstance(X, ParquetMatrix):
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
@@ -185,17 +186,18 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             columns = getattr(X, "columns", None)
             if columns is not None and len(set(columns)) < len(columns):
                 raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
+            check_types(X)
             # Values are secret: only types and shapes are checked, and no row is needed.
             X = validate_data(
                 self, X, accept_sparse="csr", dtype=None, ensure_all_finite=False, ensure_min_samples=0
             )
             X = _matrix(X)
         labels = self._labels(y, X.shape[0], target)
-        bounds.fit(X.shape[1])
+        names = getattr(self, "feature_names_in_", None)
+        bounds = bounds_for(self.feature_bounds, names, X.shape[1])
         request = self._request(X.shape[1], bounds, target_bound)
         if Adjacency.parse(self.adjacency) is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
             check_rows(request.size, X.shape[0])
-        names = getattr(self, "feature_names_in_", None)
         shown = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
         self.result_ = draw_support(
             lambda: (bounded(X, bounds)[0], labels),
@@ -253,6 +255,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         if values.shape != (n,):
             raise ValueError(f"The label has shape {values.shape}. Pass ({n},): one label for each row of X.")
         if target is None and self.classes is not None:
+            check_classes(y, list(self.classes))
             positive = np.array([value == self.classes[1] for value in values.tolist()], dtype=bool)
             return np.where(positive, 1.0, -1.0)
         numbers = _numbers(values)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from confide.errors import ParameterError, SchemaError, UnsupportedError
-from confide.privacy import Adjacency, Guarantee
+from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
+from confide.privacy import GAP_CONDITION, MEANINGS, UNRECORDED, Adjacency, Guarantee
 from confide.selection.request import Request, make_request
 from confide.selection.result import SelectionResult, Status
 
@@ -173,6 +174,14 @@ def draw_support(
     from confide.ledger import charged
     from confide.selection.release import problem_of, release
 
+    if UNRECORDED in request.guarantee.assumptions and GAP_CONDITION in request.guarantee.assumptions:
+        warnings.warn(
+            UncertifiedWarning(
+                f"The mechanism 'mistakes' is private on a table where {MEANINGS[GAP_CONDITION][0]}, and on "
+                "no other; no ledger was asked to accept that. See the how-to page on selection mechanisms."
+            ),
+            stacklevel=3,
+        )
     with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
         support, facts = release(problem_of(request, *read()), request)
     chosen = tuple(names[j] for j in support)

@@ -132,6 +132,7 @@ def best_supports(
         raise ParameterError(
             f"The 'count' parameter is {count!r:.80}.", f"Pass an integer from 1 to {MOST:,}."
         )
+    _check_problem(problem)
     limit = _limit(time_limit)
     count = min(int(count), math.comb(problem.p, problem.size))
     return _solver(solver, 0)(problem, count, limit, progress)
@@ -165,9 +166,28 @@ def best_by_mistakes(
     ParameterError
     KeyboardInterrupt
     """
+    _check_problem(problem)
     limit = _limit(time_limit)
-    against = None if optimum is None else problem.check_support(optimum)
+    against = None if optimum is None else problem.check_support(_numbers(optimum))
     return _solver(solver, 1)(problem, against, limit, progress)
+
+
+def _check_problem(problem: Any) -> None:
+    if not isinstance(problem, SubsetProblem):
+        raise ParameterError(
+            f"The problem is a {type(problem).__name__}.",
+            "Pass a SubsetProblem(X, y, size, feature_bound=..., target_bound=...).",
+        )
+
+
+def _numbers(support: Any) -> list[int]:
+    """Return the column numbers of a support; names are none."""
+    columns = np.asarray(list(support) if isinstance(support, Iterable) else support)
+    if columns.ndim != 1 or columns.dtype.kind not in "iu":
+        raise ParameterError(
+            f"The 'optimum' parameter is {support!r:.80}.", "Pass column numbers, counted from 0."
+        )
+    return columns.tolist()
 
 
 def _limit(value: float | None) -> float | None:

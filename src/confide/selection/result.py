@@ -77,6 +77,11 @@ class SelectionResult:
     entry: str = ""
     top: int | None = None
 
+    def __repr__(self) -> str:
+        shown = ", ".join(self.support[:6])
+        more = f" and {self.size - 6} more" if self.size > 6 else ""
+        return f"SelectionResult({shown}{more}; of {self.candidates}, by {self.mechanism}. {self.guarantee})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
         result = {

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError
 from confide.privacy import Guarantee, gaussian_sigma
+from confide.schema.rows import check_format, saved_model, stacked, table_of
 from confide.training.expansion import Powers, expand, names_of
 from confide.training.rounds_trace import Trace
 
@@ -105,17 +106,7 @@ class LinearModel:
 
     def _encoded(self, X: Any) -> Any:
         """Return the encoded public matrix of whatever holds the rows."""
-        frame = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping)
-        if isinstance(X, str | PathLike) or (frame and not hasattr(X, "public_chunks")):
-            from confide.schema import Schema, Table
-
-            if self.features is None:
-                raise DataError(
-                    "The model was fitted on arrays and has no schema.",
-                    f"Pass an array of shape (n, {len(self.names)}).",
-                )
-            schema = Schema.from_dict(self.features)
-            X = Table.scan(X, schema) if isinstance(X, str | PathLike) else Table.from_frame(X, schema)
+        X = table_of(X, self.features, len(self.names))
         parts = getattr(X, "public_chunks", None)
         if parts is None and not hasattr(getattr(X, "public", None), "matrix"):
             return X
@@ -129,13 +120,7 @@ class LinearModel:
                     "Read it with the schema of the fit.",
                 )
             blocks.append(part.public.matrix)
-        if len(blocks) == 1:
-            return blocks[0]
-        if any(hasattr(block, "tocsr") for block in blocks):
-            from scipy.sparse import vstack
-
-            return vstack(blocks).tocsr()
-        return np.concatenate(blocks) if blocks else np.empty((0, len(self.names)))
+        return stacked(blocks, len(self.names))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
@@ -153,10 +138,7 @@ class LinearModel:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LinearModel:
         """Rebuild a model from `to_dict`; refuses other formats and numbers that are not finite."""
-        if data.get("format") != _FORMAT:
-            raise DataError(
-                f"The model's format is {str(data.get('format'))[:40]!r}.", f"Pass one of {_FORMAT!r}."
-            )
+        check_format(data, _FORMAT)
         coefficients = np.array(data["coefficients"], dtype=np.float64)
         names = tuple(str(name) for name in data["names"])
         powers = tuple((int(column), int(power)) for column, power in data.get("powers", ()))
@@ -186,8 +168,7 @@ class LinearModel:
 
         Nothing in the file is executed.
         """
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        return cls.from_dict(data["model"] if "model" in data and "format" not in data else data)
+        return cls.from_dict(saved_model(path))
 
 
 @dataclass(frozen=True)
