@@ -215,12 +215,14 @@ def lemma(table: Table, folder: Path) -> None:
     left.set_ylabel("improvement: DP-SGD / Cond-DP")
     ends = [1.0, max(p for _, p, _ in found)]
     right.plot(ends, ends, color="#000000", linewidth=1.6)
-    right.annotate("measured = predicted", (ends[1], ends[1]), xytext=(-6, -2), textcoords="offset points", fontsize=8,
-                   ha="right", va="top", color="#444444", rotation=0)  # fmt: skip
+    right.annotate("measured = predicted", (ends[1] ** 0.3, ends[1] ** 0.3), xytext=(10, -6), fontsize=8,
+                   textcoords="offset points", va="top", color="#444444")  # fmt: skip
     right.set_xlabel("predicted improvement")
     right.set_xscale("log")
+    right.xaxis.set_major_formatter("{x:g}")
     for axis in (left, right):
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.axhline(1.0, color="#777777", linewidth=0.8, linestyle=":")
         axis.grid(axis="y", **GRID)
         axis.spines[["top", "right"]].set_visible(False)
@@ -235,7 +237,7 @@ def networks(table: Table, folder: Path) -> None:
     sets = table.names("mlp", 1)
     if not sets:
         return
-    epsilons = table.names("mlp", 4)
+    epsilons = [e for e in table.names("mlp", 4) if not math.isinf(e)]
     variants = ("dp_sgd", "cond_dp", "switch", "anneal", "power", "rounds")
     figure, axes = plt.subplots(2, len(epsilons), figsize=(6 * len(epsilons), 7.4), squeeze=False, sharey="row",
                                 sharex=True, layout="constrained")  # fmt: skip

@@ -49,6 +49,16 @@ class Table:
     def mean(self, study: str, data: str, method: str, parameters: str, epsilon: float) -> float:
         return self.get(study, data, method, parameters, epsilon).mean
 
+    def ratio(self, above: Name, below: Name) -> tuple[float, float]:
+        """Return the ratio of two means, and the standard error that its paired runs give it."""
+        a, b = (np.array(self.get(*name).errors) for name in (above, below))
+        if not a.size or not b.size:
+            return math.nan, math.nan
+        value = float(a.mean() / b.mean())
+        if a.size != b.size or a.size < 2:
+            return value, math.nan
+        return value, float(np.std(a - value * b, ddof=1) / b.mean() / math.sqrt(a.size))
+
     def names(self, study: str, place: int) -> list:
         """Return the values of a field of the names, in the order of the plan."""
         found = {name[place] for name in self.results if name[0] == study}
