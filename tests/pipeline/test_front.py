@@ -278,7 +278,13 @@ def test_command_line(run, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "(intercept)" in done.output
     assert "objective, huber loss" in done.output
+    assert "errors are not known" in done.output
+    assert "ridge" in done.output
     saved = json.loads(out.read_text())
+    assert saved["selection"]["columns"] == saved["support"]
+    assert saved["selection"]["schema_digest"] == saved["schema_digest"]
+    told = SparseModel.load(out).predict(raw())
+    assert told.shape == (50,)
     for name in saved["support"]:
         assert name in done.output
     assert str(run.ledger.total().epsilon) == "3"
@@ -289,6 +295,18 @@ def test_command_line(run, monkeypatch):
     assert told["selection"]["guarantee"]["epsilon"] == "1/4"
     assert told["coefficients"]["epsilon"] == "3/4"
     assert str(run.ledger.total().epsilon) == "4"
+
+
+def test_command_line_names_the_method_of_coefficients(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
+    page = tmp_path / "page.html"
+    done = run("--fit", "--coefficients", "sufficient_statistics", "--report", str(page), epsilon="2")
+    assert done.exit_code == 0, done.output
+    assert "± privacy" in done.output
+    assert "sufficient_statistics, squared loss" in done.output
+    assert "charged in all" in page.read_text()
+    assert run("--coefficients", "objective").exit_code == 2
+    assert run("--fit", "--coefficients", "closed_form").exit_code == 2
 
 
 def test_command_line_refusals(run):

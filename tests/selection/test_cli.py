@@ -74,6 +74,14 @@ def test_mechanisms_with_a_list_or_an_assumption(run):
     assert refused.exit_code == 3
     assert "gap condition" in refused.output
     assert str(run.ledger.total().epsilon) == "1"
+    told = " ".join(refused.output.split())
+    assert '--accept "gap condition"' in told
+    assert "no single unit of the table can change" in told
+    assert "docs/how-to/selection-mechanisms.md" in told
+    for name in ("gap", "anything else"):
+        wrong = run("--mechanism", "mistakes", "--accept", name, epsilon="1")
+        assert wrong.exit_code == 2
+        assert "'gap condition'" in wrong.output
     done = run("--mechanism", "mistakes", "--accept", "gap condition", epsilon="1")
     assert done.exit_code == 0, done.output
     assert "gap condition" in " ".join(done.output.split())
@@ -118,3 +126,30 @@ def test_an_earlier_release_is_not_written_over(run, tmp_path):
     assert run("--out", str(tmp_path / "old.json")).exit_code == 2
     assert run("--out", str(tmp_path)).exit_code == 2
     assert (tmp_path / "old.json").read_text() == "paid for"
+
+
+def test_a_report_for_people(run, tmp_path):
+    page = tmp_path / "report.html"
+    done = run("--report", str(page))
+    assert done.exit_code == 0, done.output
+    assert "report.html" in done.output.replace("\n", "")
+    text = page.read_text()
+    assert "Entry of this release" in text
+    assert "spent before" in text
+    assert "the clinic" in text
+    assert run("--report", str(page)).exit_code == 2  # it may be all that is left of a release
+    assert run("--report", str(tmp_path)).exit_code == 2
+    assert str(run.ledger.total().epsilon) == "3"
+
+
+def test_without_a_ledger_nothing_is_said_to_be_charged(run, tmp_path):
+    app = typer.Typer()
+    app.command()(select)
+    base = [str(run.folder / "clinic.csv"), "--schema", str(run.folder / "clinic.toml"), "--size", "2"]
+    done = CliRunner().invoke(app, [*base, "--epsilon", "1", "--dry-run"])
+    assert "Would be released" in done.output
+    assert "Would not be recorded" in done.output
+    assert "charged:" not in done.output
+    warned = CliRunner().invoke(app, [*base, "--epsilon", "1", "--mechanism", "mistakes"])
+    assert warned.exit_code == 0
+    assert warned.stderr.count("Warning: The mechanism 'mistakes' is private") == 1

@@ -91,7 +91,7 @@ def train(
         emit({"status": "preview", **body} if result is None else result.to_dict())
     elif result is None:
         typer.echo(f"Would be charged: {guarantee}")
-        warn_unrecorded(ledger)
+        warn_unrecorded(ledger, rehearsed=True)
     else:
         _show(result, declared)
         warn_unrecorded(ledger)

@@ -75,6 +75,9 @@ class SparseRegressor(RegressorMixin, SparseEstimator):
         None where the support was public.
     coefficients_ : Coefficients
         In units of the declared bounds, with public facts of the noise.
+    noise_errors_ : dict or None
+        Standard deviations of the privacy noise in ``intercept_`` and ``coef_``, by name, to first order;
+        None where they are not known (objective perturbation).
     entry_ : str
         Id of the ledger's entry.
     n_features_in_, feature_names_in_

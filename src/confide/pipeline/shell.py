@@ -25,6 +25,7 @@ from confide.selection.losses import loss_of
 from confide.selection.named import bounds_before, bounds_for, check_types, width_of
 from confide.selection.problem import check_rows
 from confide.selection.wide import Bounds, ParquetMatrix, bounded
+from confide.training.coefficients import Coefficients
 from confide.training.coefficients import check_rows as check_fitted_rows
 
 
@@ -178,6 +179,8 @@ class SparseEstimator(BaseEstimator):
         scale, shift = (1.0, 0.0)
         if target.symmetric is None:
             scale, shift = float(target.half_width), float(target.middle)
+        scales = np.full(len(support), scale) / halves
+        self.noise_errors_ = _moved(self.coefficients_, shown, self.support_, scales, scale, middles)
         self.coef_ = np.zeros(p)
         self.coef_[self.support_] = scale * slopes / halves
         self.intercept_ = shift + scale * (
@@ -232,3 +235,24 @@ class SparseEstimator(BaseEstimator):
         # Noise from the operating system unless seeded.
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _moved(
+    fitted: Coefficients,
+    names: tuple[str, ...],
+    support: np.ndarray,
+    scales: np.ndarray,
+    scale: float,
+    middles: np.ndarray,
+) -> dict[str, float] | None:
+    """Return deviations of the privacy noise in intercept and coefficients, in the units of X and y."""
+    if fitted.covariance is None:
+        return None
+    size = scales.size
+    move = np.zeros((size + 1, size + 1))
+    move[0, 0] = scale
+    move[0, 1:] = -scales * middles
+    move[1:, 1:] = np.diag(scales)
+    move = move[:, -fitted.covariance.shape[0] :]  # without an intercept its column is missing
+    deviations = np.sqrt(np.maximum(np.diag(move @ fitted.covariance @ move.T), 0.0)).tolist()
+    return dict(zip(("(intercept)", *(names[j] for j in support)), deviations, strict=True))

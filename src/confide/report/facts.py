@@ -210,7 +210,7 @@ def facts(
     Free post-processing: released values, declarations, public entries of the ledger, and test labels that
     are declared public. No cell of `table` is read.
     """
-    schema = _schema(table)
+    schema = schema_of(table)
     guarantee = result.guarantee
     if schema is not None and guarantee.declaration and guarantee.declaration != schema.declaration:
         raise ParameterError(
@@ -249,7 +249,7 @@ def facts(
         declaration=guarantee.declaration,
         schema_digest=result.model.schema_digest,
         model_digest=hashlib.sha256(text.encode()).hexdigest(),
-        columns=() if schema is None else tuple(_column(schema, column) for column in schema.columns),
+        columns=() if schema is None else tuple(column_fact(schema, column) for column in schema.columns),
         not_covered=tuple(words.not_covered(guarantee, public, label, grouped=_grouped(schema))),
         rows=statistics.rows,
         row_limit=_row_limit(schema),
@@ -265,7 +265,7 @@ def facts(
         noise_multiplier=statistics.noise_multiplier,
         sensitivity=statistics.sensitivity,
         measured=None if test is None else _measured(result, test),
-        ledger=None if ledger is None else _ledger(result, ledger, before),
+        ledger=None if ledger is None else ledger_facts(result.entry, ledger, before),
     )
 
 
@@ -281,7 +281,8 @@ def prices(result: TrainingResult, grid: tuple[str, ...] = GRID) -> tuple[Price,
     )
 
 
-def _schema(table: Any) -> Any:
+def schema_of(table: Any) -> Any:
+    """Return the schema of a table, or a schema as it is; None for None."""
     if table is None:
         return None
     schema = getattr(table, "schema", table)
@@ -292,7 +293,8 @@ def _schema(table: Any) -> Any:
     return schema
 
 
-def _column(schema: Any, column: Any) -> ColumnFact:
+def column_fact(schema: Any, column: Any) -> ColumnFact:
+    """Return what is declared of a column."""
     declared_by = schema.declarer(column) or "nobody named"
     domain = _row_limit(schema) + " count" if column.role == "id" else column.domain
     return ColumnFact(column.name, column.role, domain, column.unit, declared_by, column.note)
@@ -393,7 +395,8 @@ def _order(release: TrainingResult) -> float:
     return float(release.guarantee.epsilon)
 
 
-def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | None) -> LedgerFacts:
+def ledger_facts(entry: str, ledger: Any, before: Mapping[str, Any] | None) -> LedgerFacts:
+    """Return the ledger after the release whose entry is `entry`, and before it where that is known."""
     if isinstance(ledger, Mapping):
         state = ledger
     else:
@@ -409,7 +412,7 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
     budget = state["budget"]
     parts = tuple(state["spent"]) if budget["accountant"] == "zcdp" else ("epsilon", "delta")
     earlier = {} if before is None else {a["analyst"]: a["spent"] for a in before["analysts"]}
-    mine = next((c for c in state["charges"] if result.entry and c["id"] == result.entry), None)
+    mine = next((c for c in state["charges"] if entry and c["id"] == entry), None)
     cost = None if mine is None else _amounts(mine["charge"], parts)
     spent_before = None if before is None else _amounts(before["spent"], parts)
     accounts = [
@@ -443,7 +446,7 @@ def _ledger(result: TrainingResult, ledger: Any, before: Mapping[str, Any] | Non
         parts,
         tuple(accounts),
         charges,
-        None if mine is None else result.entry,
+        None if mine is None else entry,
         state["entries"],
         state["head"],
         tuple(state.get("assumptions", ())),

@@ -15,9 +15,8 @@ from confide.report.words import gaussian_multiplier
 MOST_CHARGES = 50
 
 
-def section(facts: Facts) -> tuple[str, str, Safe]:
+def section(ledger: LedgerFacts | None) -> tuple[str, str, Safe]:
     """Return anchor, heading and body of the ledger's section."""
-    ledger = facts.ledger
     known = ledger is not None and any(account.before is not None for account in ledger.accounts)
     heading = "The ledger, before and after" if known else "The ledger"
     if ledger is None:
@@ -107,14 +106,7 @@ def _amount(charge: dict[str, Any], part: str) -> str:
 def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
     """Return anchor, heading and body of the section that says how to check and repeat the report."""
     guarantee = facts.guarantee
-    parts: list[object] = []
-    if facts.ledger is not None:
-        place = handle or facts.ledger.handle
-        where = " (in the folder of this report)" if place != facts.ledger.handle else ""
-        parts += [
-            tag("p", f"That the ledger is whole, and says what stands here{where}:"),
-            _commands(f"confide ledger show --verify --ledger {_shell(place)}"),
-        ]
+    parts: list[object] = [*ledger_check(facts.ledger, handle)]
     gaussian = gaussian_multiplier(Event.from_dict(guarantee["event"])) is not None
     if not facts.void and gaussian and "inf" not in guarantee["epsilon"]:
         amounts = f"epsilon={guarantee['epsilon']!r}, delta={guarantee['delta']!r}"
@@ -136,21 +128,31 @@ def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
             ),
             _commands(f"confide.train(confide.Table.read(FILE, SCHEMA), {amounts}, ledger=LEDGER)"),
         ]
+    model = join("released model (canonical JSON of ", code("result.model.to_dict()"), ")")
+    parts += identity(guarantee, facts.model_digest, model)
+    return "check", "Check it yourself", join(*parts)
+
+
+def ledger_check(ledger: LedgerFacts | None, handle: str) -> list[Safe]:
+    """Return how to check the ledger; nothing without one."""
+    if ledger is None:
+        return []
+    place = handle or ledger.handle
+    where = " (in the folder of this report)" if place != ledger.handle else ""
+    return [
+        tag("p", f"That the ledger is whole, and says what stands here{where}:"),
+        _commands(f"confide ledger show --verify --ledger {_shell(place)}"),
+    ]
+
+
+def identity(guarantee: dict[str, Any], digest: str, what: object) -> list[Safe]:
+    """Return the guarantee for machines, and the hash of what was released."""
     text = json.dumps(guarantee, sort_keys=True, separators=(",", ":"))
-    parts += [
+    return [
         tag("p", "The guarantee, for machines:"),
         tag("pre", tag("code", text)),
-        tag(
-            "p",
-            "SHA-256 of the released model (canonical JSON of ",
-            code("result.model.to_dict()"),
-            "): ",
-            code(facts.model_digest),
-            ".",
-            class_="line",
-        ),
+        tag("p", "SHA-256 of the ", what, ": ", code(digest), ".", class_="line"),
     ]
-    return "check", "Check it yourself", join(*parts)
 
 
 def _commands(*lines: str) -> Safe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from confide.report import figures, ledger_page
 from confide.report.facts import Facts, Measured
@@ -38,12 +39,20 @@ def render(facts: Facts, title: str, *, made: str = "", handle: str = "", figure
             _measured(facts, figure),
             _effects(facts, figure),
             _design(facts, figure),
-            ledger_page.section(facts),
+            ledger_page.section(facts.ledger),
             _not_covered(facts),
             ledger_page.checks(facts, handle),
         )
         if part is not None
     ]
+    header = (*banner(facts.void, facts.marks), _claim(facts), _drowned(facts), _tiles(facts))
+    return document(title, header, sections, made)
+
+
+def document(
+    title: str, header: Sequence[object], sections: Sequence[tuple[str, str, Safe]], made: str
+) -> str:
+    """Return a page of its parts; a section is an anchor, a heading and a body."""
     links = [tag("li", tag("a", heading, href=f"#{anchor}")) for anchor, heading, _ in sections]
     bodies = [
         tag("section", tag("h2", heading, id=anchor), body, aria_labelledby=anchor)
@@ -62,7 +71,7 @@ def render(facts: Facts, title: str, *, made: str = "", handle: str = "", figure
     footer = "Written by Confide. This page is one file: it loads nothing, runs nothing and sends nothing."
     body = tag(
         "body",
-        tag("header", tag("h1", title), *_banner(facts), _claim(facts), _drowned(facts), _tiles(facts)),
+        tag("header", tag("h1", title), *header),
         Safe("\n"),
         tag("nav", tag("ul", *links), aria_label="Contents"),
         Safe("\n"),
@@ -72,14 +81,11 @@ def render(facts: Facts, title: str, *, made: str = "", handle: str = "", figure
     return f"<!DOCTYPE html>\n{tag('html', head, Safe(chr(10)), body, lang='en')}\n"
 
 
-def _banner(facts: Facts) -> list[Safe]:
-    parts = []
-    if facts.void:
-        words = " ".join(facts.marks)
-        parts.append(tag("div", tag("strong", "NOT PRIVATE"), words, class_="banner", role="note"))
-    else:
-        parts += [tag("p", mark, class_="note") for mark in facts.marks]
-    return parts
+def banner(void: Sequence[str], marks: Sequence[str]) -> list[Safe]:
+    """Return what stands above all else: that nothing is protected, or the marks of the guarantee."""
+    if void:
+        return [tag("div", tag("strong", "NOT PRIVATE"), " ".join(marks), class_="banner", role="note")]
+    return [tag("p", mark, class_="note") for mark in marks]
 
 
 def _claim(facts: Facts) -> Safe:
@@ -110,7 +116,7 @@ def _tiles(facts: Facts) -> Safe:
     tiles: list[tuple[str, str, str]] = []
     if not facts.void:
         delta = facts.guarantee["delta"]
-        tiles.append(("epsilon, delta", facts.epsilon, f"and delta {_ratio(delta)}"))
+        tiles.append(("epsilon, delta", facts.epsilon, f"and delta {ratio(delta)}"))
     chosen = next((p for p in facts.prices if p.chosen), None)
     if chosen is not None:
         spread = facts.spread
@@ -140,7 +146,7 @@ def _tiles(facts: Facts) -> Safe:
     return tag("dl", *items, class_="tiles")
 
 
-def _ratio(text: str) -> str:
+def ratio(text: str) -> str:
     """Return an exact amount such as 1/1000000 with separators."""
     top, _, bottom = text.partition("/")
     return f"{int(top):,}/{int(bottom):,}" if bottom and len(bottom) < 16 else text

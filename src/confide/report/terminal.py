@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from confide.report.facts import facts
 from confide.report.html import clean
+from confide.report.selected import SelectedFacts, released, selected_facts, training_result
 from confide.report.words import listing, number, signed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from confide.training import TrainingResult
 
 #: Effects listed.
 MOST = 12
@@ -50,21 +49,26 @@ class Summary:
         return console
 
 
-def summary(result: TrainingResult, *, table: Any = None) -> Summary:
-    """Return a short account of a training result for a terminal or a notebook.
+def summary(result: Any, *, table: Any = None) -> Summary:
+    """Return a short account of a result for a terminal or a notebook.
 
     ``rich.print`` shows it as wide as the terminal is, with colours; ``print`` plain; and a notebook shows it
     by itself.
 
     Parameters
     ----------
-    result : TrainingResult
+    result : TrainingResult, SelectionResult, SparseResult, or a fitted estimator that holds one
     table : Table, ChunkedTable or Schema, optional
         Only its schema is read.
 
     Returns
     -------
     Summary
+
+    Raises
+    ------
+    UnsupportedError
+        For a result that has no report.
 
     Notes
     -----
@@ -74,7 +78,10 @@ def summary(result: TrainingResult, *, table: Any = None) -> Summary:
     from rich.table import Table
     from rich.text import Text
 
-    content = facts(result, table=table)
+    chosen = released(result)
+    if chosen is not None:
+        return _summary_of_selection(selected_facts(chosen, table=table))
+    content = facts(training_result(result), table=table)
     parts: list[RenderableType] = []
     if content.void:
         # Text, not markup: names and prose may hold square brackets.
@@ -102,6 +109,34 @@ def summary(result: TrainingResult, *, table: Any = None) -> Summary:
         parts.append(grid)
     if len(content.effects) > MOST:
         parts.append(Text(f"and {len(content.effects) - MOST} more.", style="dim"))
+    return Summary(parts)
+
+
+def _summary_of_selection(content: SelectedFacts) -> Summary:
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    if content.void:
+        parts.append(Panel(Text(" ".join(content.marks)), title="NOT PRIVATE", border_style="bold red"))
+    parts.append(Text(clean(content.headline), style="bold"))
+    parts.append(Text(clean(content.sentence), style="dim"))
+    if not content.void:
+        parts += [Text(mark, style="yellow") for mark in content.marks]
+    parts += [Text(clean(f"Assuming: {a}. {b}"), style="yellow") for a, b in content.conditions]
+    fitted = content.intercept is not None
+    errors = any(chosen.noise is not None for chosen in content.chosen)
+    grid = Table("column", title="Selected columns (encoded)", title_justify="left")
+    for heading in (*(("coefficient",) if fitted else ()), *(("± privacy",) if errors else ())):
+        grid.add_column(heading, justify="right")
+    first = (("(intercept)", content.intercept, content.intercept_noise),) if fitted else ()
+    for name, value, noise in (*first, *((c.name, c.coefficient, c.noise) for c in content.chosen)):
+        cells = [signed(value)] if fitted and value is not None else []
+        cells += ["" if noise is None else number(noise, 2)] if errors else []
+        grid.add_row(*(Text(cell) for cell in (clean(name), *cells)))
+    parts.append(grid)
+    parts += [Text(clean(text)) for text in (content.predicts, content.errors) if text]
     return Summary(parts)
 
 

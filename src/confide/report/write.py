@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confide.errors import ParameterError
-from confide.report.facts import facts
+from confide.report.facts import LedgerFacts, facts
 from confide.report.measured import PublicTest
-
-if TYPE_CHECKING:
-    from confide.training import TrainingResult
+from confide.report.selected import SelectedFacts, released, selected_facts, training_result
 
 
 def write_report(
-    result: TrainingResult,
+    result: Any,
     path: str | os.PathLike[str],
     *,
     table: Any = None,
@@ -27,14 +25,14 @@ def write_report(
     made: str = "",
     figures: bool = True,
 ) -> Path:
-    """Write one self-contained HTML file about a training result.
+    """Write one self-contained HTML file about a training result, a selection or a sparse model.
 
     The file holds no script and refers to no other file or address; its pictures are inline SVG. It is
     meant for a phone, a desk and a printer, in light and dark.
 
     Parameters
     ----------
-    result : TrainingResult
+    result : TrainingResult, SelectionResult, SparseResult, or a fitted estimator that holds one
     path : path
         Written whole or not at all; an existing file is replaced.
     table : Table, ChunkedTable or Schema, optional
@@ -44,12 +42,13 @@ def write_report(
     before : mapping, optional
         What `Ledger.show` returned before the release.
     test : PublicTest, optional
-        Test rows whose labels somebody declares public. Without it no test error is shown.
+        Test rows whose labels somebody declares public. Without it no test error is shown. Of a training
+        result alone.
     title : str, optional
     made : str
         Text for the footer, such as a date. Empty by default, so that equal inputs give equal bytes.
     figures : bool
-        False leaves the pictures out.
+        False leaves the pictures out. The page of a selection has none.
 
     Returns
     -------
@@ -60,6 +59,8 @@ def write_report(
     ParameterError
         If an argument is of another kind, the schema is not the one of the fit, or no file can be written
         at `path`.
+    UnsupportedError
+        For a result that has no report.
 
     Notes
     -----
@@ -69,14 +70,21 @@ def write_report(
     name. No other private cell is read here, so writing a report costs no privacy and may be repeated.
     A `PublicTest.reference` is the one exception: a function of secret labels, shown with its stated reason.
     """
-    from confide.report.page import render
-
     target = _target(path)
-    content = facts(result, table=table, ledger=ledger, before=before, test=test)
-    if title is None:
-        title = f"Privacy report: {content.table or 'a private model'}"
-    handle = "" if content.ledger is None else near(content.ledger.handle, target)
-    text = render(content, title, made=made, handle=handle, figure=figures)
+    chosen = released(result)
+    if chosen is not None:
+        if test is not None:
+            raise ParameterError(
+                "The 'test' parameter is given for a selection.", "Leave it out: it is for training results."
+            )
+        drawn = selected_facts(chosen, table=table, ledger=ledger, before=before)
+        text = _page_of(drawn, target, title, made)
+    else:
+        content = facts(training_result(result), table=table, ledger=ledger, before=before, test=test)
+        from confide.report.page import render
+
+        title = f"Privacy report: {content.table or 'a private model'}" if title is None else title
+        text = render(content, title, made=made, handle=_handle(content.ledger, target), figure=figures)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         draft.write_text(text, encoding="utf-8")
@@ -88,6 +96,17 @@ def write_report(
     finally:
         draft.unlink(missing_ok=True)
     return target
+
+
+def _page_of(content: SelectedFacts, target: Path, title: str | None, made: str) -> str:
+    from confide.report.selected_page import render_selected
+
+    title = f"Privacy report: {content.table or 'a private selection'}" if title is None else title
+    return render_selected(content, title, made=made, handle=_handle(content.ledger, target))
+
+
+def _handle(ledger: LedgerFacts | None, target: Path) -> str:
+    return "" if ledger is None else near(ledger.handle, target)
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
