@@ -221,7 +221,7 @@ def test_no_threshold_on_a_coefficient_beats_the_claim():
         y = np.clip(0.1 * rng.normal(size=120), -3, 3)
         y[0] = value
         ask = request(epsilon=EPSILON, delta=DELTA, random_state=None)
-        sides.append(np.array([fit(problem(X, y), ask).unbiased["x0"] for _ in range(2000)]))
+        sides.append(np.array([fit(problem(X, y), ask).unbiased["x0"] for _ in range(1000)]))
     assert lower_bound(*sides) <= DELTA
 
 
