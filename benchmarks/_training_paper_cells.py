@@ -137,12 +137,12 @@ def _errors(task: Task, parts, quick: bool) -> Iterator[tuple[Cell, float, str]]
 
 #: CPU seconds of the five runs of a method: (a, b), a + b n d / 10^6 for n rows and d columns.
 COST = {
-    "rounds": (0.8, 1.8), "closed_form": (0.2, 3.5), "cond_dp": (0.1, 0.4), "dp_sgd": (0.1, 0.3),
-    "rr_on_bins": (0.2, 1.0), "rr_debiased": (0.2, 1.0), "rounding": (0.1, 1.0), "gaussian_labels": (0.1, 1.0),
-    "weighted_llp": (0.1, 0.2), "adassp": (0.1, 2.4), "boosted_adassp": (0.1, 2.6), "hybrid": (0.3, 1.5),
-    "mean": (0.1, 0.05), "least_squares": (0.1, 0.5),
+    "rounds": (0.1, 1.7), "closed_form": (0.05, 3.5), "cond_dp": (0.03, 0.4), "dp_sgd": (0.03, 0.3),
+    "rr_on_bins": (0.03, 1.0), "rr_debiased": (0.03, 1.0), "rounding": (0.03, 1.0), "gaussian_labels": (0.03, 1.0),
+    "weighted_llp": (0.02, 0.2), "adassp": (0.02, 2.6), "boosted_adassp": (0.02, 3.5), "hybrid": (0.05, 1.3),
+    "mean": (0.02, 0.0), "least_squares": (0.0, 0.5),
 }  # fmt: skip
-COST_TUNED = {"cond_dp": (1.5, 8.5), "dp_sgd": (1.5, 8.5), "weighted_llp": (0.3, 1.5)}
+COST_TUNED = {"cond_dp": (0.3, 8.0), "dp_sgd": (0.3, 8.0), "weighted_llp": (0.05, 1.4)}
 LIMIT = {"linear": 120.0, "turning": 120.0, "mlp": 240.0}
 
 
@@ -180,11 +180,11 @@ def _turning(quick: bool) -> Iterator[Task]:
     from _training_paper_methods import TUNED
 
     for angle in (ANGLES[0], ANGLES[-1]) if quick else ANGLES:
-        yield _task("turning", str(angle), "least_squares", "untuned", math.inf, quick, 0.5)
+        yield _task("turning", str(angle), "least_squares", "untuned", math.inf, quick, 0.1)
         for method in ("rounds", "cond_dp", "dp_sgd"):
             kinds = ("untuned", "tuned") if method in TUNED else ("untuned",)
             for kind in kinds:
-                yield _task("turning", str(angle), method, kind, 1.0, quick, 8.0 if kind == "tuned" else 2.0)
+                yield _task("turning", str(angle), method, kind, 1.0, quick, 4.7 if kind == "tuned" else 0.5)
 
 
 def _networks(quick: bool) -> Iterator[Task]:

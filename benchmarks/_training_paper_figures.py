@@ -215,8 +215,6 @@ def lemma(table: Table, folder: Path) -> None:
     left.set_ylabel("improvement: DP-SGD / Cond-DP")
     ends = [1.0, max(p for _, p, _ in found)]
     right.plot(ends, ends, color="#000000", linewidth=1.6)
-    right.annotate("measured = predicted", (ends[1] ** 0.3, ends[1] ** 0.3), xytext=(10, -6), fontsize=8,
-                   textcoords="offset points", va="top", color="#444444")  # fmt: skip
     right.set_xlabel("predicted improvement")
     right.set_xscale("log")
     right.xaxis.set_major_formatter("{x:g}")

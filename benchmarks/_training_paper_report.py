@@ -218,6 +218,8 @@ def _networks(table: Table) -> str:
         for name, epsilon in cases:
             unit = table.mean("mlp", name, "mean", "untuned", math.inf)
             values = {v: table.mean("mlp", name, v, kind, epsilon) / unit for v in variants}
+            if not any(math.isfinite(value) for value in values.values()):
+                continue
             parent, child = (best(values[v] for v in pair) for pair in (PARENTS, ("switch", "anneal")))
             if child < parent:
                 winners.add(name)
