@@ -83,6 +83,13 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
         Before any data is read.
     RefusedError
         From the ledger, before any data is read.
+
+    Warns
+    -----
+    UserWarning
+        Where delta is charged and buys nothing in the coefficients, by public numbers.
+    UncertifiedWarning
+        For mechanism ``"mistakes"`` without a ledger, which would have to accept its assumption.
     """
     if not hasattr(table, "schema"):
         raise ParameterError(

@@ -92,6 +92,11 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     RefusedError
         From the ledger, before any data is read.
 
+    Warns
+    -----
+    UncertifiedWarning
+        For mechanism ``"mistakes"`` without a ledger, which would have to accept its assumption.
+
     Notes
     -----
     With an id column the unit is a person of at most ``max_rows_per_id`` = m rows, and the draw spends
