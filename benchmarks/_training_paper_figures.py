@@ -244,7 +244,7 @@ def networks(table: Table, folder: Path) -> None:
             for k, method in enumerate(variants):
                 chosen = "untuned" if method == "rounds" else kind
                 results = [table.get("mlp", data, method, chosen, epsilon) for data in sets]
-                units = [_truth(table, data) for data in sets]
+                units = [table.mean("mlp", data, "mean", "untuned", math.inf) for data in sets]
                 colour, marker, text = STYLE[method]
                 label = "rounds, linear, untuned" if method == "rounds" else text
                 axis.errorbar(
@@ -262,11 +262,6 @@ def networks(table: Table, folder: Path) -> None:
     figure.suptitle("MLP: embedding 16, hidden 32 and 16, full batches", fontsize=10)
     figure.legend(loc="outside lower center", ncols=6, frameon=False, fontsize=8.5)
     save(figure, folder, "mlp")
-
-
-def _truth(table: Table, data: str) -> float:
-    value = table.mean("mlp", data, "mean", "untuned", math.inf)
-    return value if value == value else 1.0
 
 
 def save(figure, folder: Path, name: str) -> None:
