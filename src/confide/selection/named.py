@@ -112,7 +112,8 @@ def check_types(X: Any) -> None:
     if kinds is None or columns is None:
         return
     for name, kind in zip(columns, kinds, strict=False):
-        if getattr(kind, "kind", "") in "mM" and getattr(kind, "kind", ""):
+        temporal = getattr(kind, "is_temporal", None)  # of polars
+        if getattr(kind, "kind", "") in ("m", "M") or (callable(temporal) and temporal()):
             raise DataError(
                 f"Column {name!r:.80} holds dates or times ({kind}).",
                 "Pass numbers: days since a fixed date, say.",
@@ -122,8 +123,8 @@ def check_types(X: Any) -> None:
 def check_classes(y: Any, classes: Sequence[Any]) -> None:
     """Refuse labels whose declared type can never equal a class: numbers for words, or words for numbers.
 
-    Only a type that an array was given decides, never a cell: lists, and the type of objects or of strings of
-    pandas, which one cell of a file may bring about, pass.
+    The type of an array is public, as its shape is. Lists, and the types of objects and strings that one odd
+    cell gives to a column of numbers in a file, are not judged: there a cell would decide.
 
     Raises
     ------
