@@ -9,33 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError
-from confide.selection.named import check_classes
+from confide.schema.loose import check_real, check_table, equal, matrix_of, real, vector_of
+from confide.selection.named import check_classes, check_types
 from confide.selection.wide import Bounds, ParquetMatrix
 from confide.training.inputs import secret_labels
 
 Floats = npt.NDArray[np.float64]
 
 
-def numeric(X: Any) -> Any:
-    """Return a matrix with numeric cells; of objects, those that are no numbers count as missing.
+def rows_of(X: Any) -> Any:
+    """Return X as it is, or a list of rows as objects, where type and shape may be a matrix of numbers.
 
     Raises
     ------
-    DataError
-        For cells of another type, or objects in a sparse matrix.
+    ValueError, DataError
+        From type and shape; messages of scikit-learn's on these would print the rows.
     """
-    if X.dtype.kind in "fiub":
-        return X
-    if X.dtype.kind != "O" or hasattr(X, "tocsr"):
-        raise DataError(f"X has cells of type {X.dtype}.", "Pass numbers: encode other columns first.")
-    return np.array([_number(cell) for cell in X.reshape(-1)], dtype=np.float64).reshape(X.shape)
+    X = matrix_of(X)
+    check_table(X)
+    check_real(X)
+    columns = getattr(X, "columns", None)
+    if columns is not None and len(set(columns)) < len(columns):
+        raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
+    check_types(X)
+    return X
 
 
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
+def paid(matrix: Any) -> Any:
+    """Return a matrix of numbers, once it is charged for: objects without a number are NaN."""
+    return matrix if isinstance(matrix, ParquetMatrix) else real(matrix)
 
 
 def take(matrix: Any, bounds: Bounds, columns: Sequence[int]) -> Floats:
@@ -57,9 +59,7 @@ def label_values(y: Any, n: int) -> Callable[[], Floats]:
     ValueError, DataError
         From shape and declared type.
     """
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
-    if kind == "c":
-        raise ValueError("Complex data not supported: pass real labels.")
+    check_real(y, "y")
     return secret_labels(y, n)
 
 
@@ -73,9 +73,8 @@ def positives(y: Any, n: int, classes: Sequence[Any]) -> Callable[[], Floats]:
     """
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    values = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
-    if values.dtype.kind == "c":
-        raise ValueError("Complex data not supported: pass real labels.")
+    values = np.asarray(vector_of(y))
+    check_real(values, "y")
     if values.ndim == 2 and values.shape[1] == 1:
         import warnings
 
@@ -92,14 +91,7 @@ def positives(y: Any, n: int, classes: Sequence[Any]) -> Callable[[], Floats]:
     positive = classes[1]
 
     def read() -> Floats:
-        same = np.array([_equal(value, positive) for value in values.tolist()], dtype=bool)
+        same = np.array([equal(value, positive) for value in values.tolist()], dtype=bool)
         return np.where(same, 1.0, -1.0)
 
     return read
-
-
-def _equal(value: Any, positive: Any) -> bool:
-    try:
-        return bool(value == positive)
-    except (TypeError, ValueError):
-        return False

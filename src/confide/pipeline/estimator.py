@@ -70,7 +70,7 @@ class SparseRegressor(RegressorMixin, SparseEstimator):
         Zero outside the support.
     intercept_ : float
     guarantee_ : Guarantee
-        Of both parts: epsilon and delta are the constructor's.
+        Of both parts: epsilon is the constructor's; delta too, or 0 where all noise is that of pure epsilon.
     selection_ : SelectionResult or None
         None where the support was public.
     coefficients_ : Coefficients

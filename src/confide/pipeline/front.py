@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from confide.errors import ParameterError, SchemaError, UnsupportedError
 from confide.pipeline.release import Secret, release
-from confide.pipeline.request import make_budget, make_fit, make_sparse_request, warn_of_delta
+from confide.pipeline.request import make_budget, make_fit, make_sparse_request
 from confide.pipeline.result import SparseModel, SparseResult
 from confide.privacy import Adjacency, Guarantee
 from confide.schema import Schema
@@ -55,7 +55,8 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
     size, epsilon : int, amount
         Required; epsilon is the total of both parts.
     delta : amount
-        Of the coefficients; 0 keeps both parts pure.
+        Of the coefficients; 0 keeps both parts pure. Nothing of it is charged where their noise is that of
+        pure epsilon all the same, by public numbers.
     ledger : Ledger or str, optional
         Charged before any cell is read, once. None marks the guarantee ``"unrecorded"``.
     split : amount, optional
@@ -86,8 +87,6 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
 
     Warns
     -----
-    UserWarning
-        Where delta is charged and buys nothing in the coefficients, by public numbers.
     UncertifiedWarning
         For mechanism ``"mistakes"`` without a ledger, which would have to accept its assumption.
     """
@@ -131,7 +130,6 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
         from confide.ledger import rehearse
 
         rehearse(ledger, request.guarantee, table=table, analyst=analyst)
-        warn_of_delta(request)
         return request.guarantee
     if relation is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
         rows = int(getattr(table, "n_rows", 0))
@@ -149,7 +147,6 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
 
         return Secret(matrix, take, centred_label(table, target), 1.0, half)
 
-    warn_of_delta(request)
     support, selection, fitted, entry = release(
         read, names, request, ledger=ledger, table=table, analyst=analyst, label=label or "select and fit"
     )

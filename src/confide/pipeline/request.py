@@ -1,8 +1,9 @@
 """What a user asks of select-then-fit, validated before any data is read and any budget is written.
 
 The budget. epsilon = split epsilon for the support (pure) + the rest for the coefficients, which take all of
-delta; both parts are exact rationals and add up to the constructor's. Nothing is charged for a support that
-is public: one that the caller names, or all columns (size = p).
+delta; both parts are exact rationals and add up to the constructor's. No delta is charged where the noise of
+pure epsilon is the lesser, which public numbers decide. Nothing is charged for a support that is public: one
+that the caller names, or all columns (size = p).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ParameterError
-from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact, show
+from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
 from confide.selection.request import Request, make_request, seed_of
 from confide.training import least_squares, objective
-from confide.training.coefficients import check_budget, check_method, make_shape
+from confide.training.coefficients import check_budget, check_method, make_shape, number
 
 #: Part of epsilon that selects. Measured: docs/how-to/budget-split.md.
 SPLIT = Fraction(1, 2)
@@ -126,7 +127,7 @@ def make_fit(
     shape = None
     chosen = loss
     if isinstance(loss, tuple) and len(loss) == 2 and loss[0] in ("huber", "quantile"):
-        chosen, shape = loss[0], float(loss[1])
+        chosen, shape = loss[0], number(loss[1], "coefficient_loss", 1e-9, 1e6)
     if chosen is None:
         chosen = "squared" if name == least_squares.METHOD else known[0]
     if chosen not in known or (name == least_squares.METHOD and chosen != "squared"):
@@ -136,7 +137,10 @@ def make_fit(
         )
     if name == "auto":
         name = least_squares.METHOD if chosen == "squared" else objective.METHOD
-    return Fit(name, chosen, shape, ridge, row_norm, bool(intercept))
+    if not isinstance(intercept, bool | np.bool_):
+        raise ParameterError(f"The 'fit_intercept' parameter is {intercept!r:.80}.", "Pass True or False.")
+    penalty = None if ridge is None else number(ridge, "coefficient_ridge", 0.0, 1e12)
+    return Fit(name, chosen, shape, penalty, row_norm, bool(intercept))
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,8 @@ def make_sparse_request(
         parts = (plan.event,)
         conditions = assumptions + (() if recorded else (UNRECORDED,)) + (() if seed is None else (SEEDED,))
     event = parts[0] if len(parts) == 1 else Event.sequence(parts)
-    guarantee = Guarantee(budget.epsilon, budget.delta, relation, unit, event, conditions, declaration)
+    # Noise of pure epsilon, chosen by public numbers, spends no delta: none is charged.
+    guarantee = Guarantee(budget.epsilon, plan.delta, relation, unit, event, conditions, declaration)
     return SparseRequest(guarantee, request if chosen is None else None, chosen, plan, seed)
 
 
@@ -242,33 +247,11 @@ def make_plan(shape: Any, budget: Budget, fit: Fit, rows: int | None) -> Any:
     """Return the plan of the coefficients with the least noise.
 
     With delta > 0 both noises are private: that of pure epsilon is less in few dimensions, Gaussian noise in
-    many. The choice is by public numbers.
+    many. The choice is by public numbers, so that the delta of the plan is what is charged.
     """
     deltas = (budget.delta,) if budget.delta == 0 else (budget.delta, Fraction(0))
     plans = [_plan(shape, budget.coefficients, delta, fit, rows) for delta in deltas]
     return min(plans, key=lambda plan: plan.spread)
-
-
-def warn_of_delta(request: SparseRequest) -> None:
-    """Warn where delta is charged and buys nothing; by public numbers alone.
-
-    Warns
-    -----
-    UserWarning
-        Where the coefficients take the noise of pure epsilon, which is less than that of (epsilon, delta).
-    """
-    delta = request.guarantee.delta
-    if delta > 0 and request.plan.delta == 0:
-        import warnings
-
-        method = objective.METHOD if isinstance(request.plan, objective.Plan) else least_squares.METHOD
-        warnings.warn(
-            f"delta = {show(delta)} is charged and buys nothing: for {request.plan.shape.columns} columns "
-            f"the noise of pure epsilon is less in the coefficients' mechanism {method!r}. Pass delta=0, or "
-            "see the how-to page on the budget's split.",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def _plan(shape: Any, epsilon: Fraction, delta: Fraction, fit: Fit, rows: int | None) -> Any:

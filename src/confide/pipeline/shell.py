@@ -10,22 +10,22 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from confide.errors import DataError, ParameterError, UncertifiedWarning
-from confide.pipeline.cells import numeric, take
+from confide.errors import DataError, UncertifiedWarning
+from confide.pipeline.cells import paid, rows_of, take
 from confide.pipeline.release import Secret, release
 from confide.pipeline.request import (
     SparseRequest,
     make_budget,
     make_fit,
     make_sparse_request,
-    warn_of_delta,
 )
 from confide.privacy import Adjacency
+from confide.schema.loose import check_numeric
 from confide.selection.losses import loss_of
-from confide.selection.named import bounds_before, bounds_for, check_types, width_of
+from confide.selection.named import bounds_before, bounds_for, width_of
 from confide.selection.problem import check_rows
 from confide.selection.wide import Bounds, ParquetMatrix, bounded
-from confide.training.coefficients import Coefficients
+from confide.training.coefficients import Coefficients, own_norm
 from confide.training.coefficients import check_rows as check_fitted_rows
 
 
@@ -106,11 +106,6 @@ class SparseEstimator(BaseEstimator):
     ) -> SparseRequest:
         many = self.max_rows_per_person != 1
         b_x, b_y = bounds.symmetric or 1.0, target.symmetric or 1.0
-        norm = self.row_norm
-        if norm is not None and not (isinstance(norm, int | float) and norm > 0):
-            raise ParameterError(
-                f"The 'row_norm' parameter is {norm!r:.80}.", "Pass a positive number, or None."
-            )
         return make_sparse_request(
             size=self.size,
             budget=make_budget(self.epsilon, self.delta, self.split),
@@ -119,7 +114,7 @@ class SparseEstimator(BaseEstimator):
                 self.coefficient_loss,
                 classes=self._classes,
                 ridge=self.coefficient_ridge,
-                row_norm=None if norm is None else norm / b_x,
+                row_norm=own_norm(self.row_norm, b_x),
                 intercept=self.fit_intercept,
             ),
             support=self.support,
@@ -153,13 +148,13 @@ class SparseEstimator(BaseEstimator):
         if request.selection is not None and request.guarantee.adjacency is not Adjacency.ADD_REMOVE_ONE:
             check_rows(request.selection.size, n)
         check_fitted_rows(request.plan.shape, n)
-        warn_of_delta(request)
         shown = tuple(f"x{j}" for j in range(p)) if names is None else tuple(map(str, names))
         b_x, b_y = bounds.symmetric or 1.0, target.symmetric or 1.0
 
         def secret() -> Secret:
+            cells = paid(matrix)
             return Secret(
-                bounded(matrix, bounds)[0], lambda columns: take(matrix, bounds, columns), read(), b_x, b_y
+                bounded(cells, bounds)[0], lambda columns: take(cells, bounds, columns), read(), b_x, b_y
             )
 
         support, self.selection_, self.coefficients_, entry = release(
@@ -189,7 +184,7 @@ class SparseEstimator(BaseEstimator):
         return self
 
     def _matrix(self, X: Any, *, reset: bool) -> Any:
-        """Return X with numeric cells; only types and shapes can raise."""
+        """Return X as a matrix of numbers or objects; only types and shapes are looked at."""
         if isinstance(X, ParquetMatrix):
             if reset:
                 self.n_features_in_ = X.shape[1]
@@ -197,25 +192,22 @@ class SparseEstimator(BaseEstimator):
             elif X.shape[1] != self.n_features_in_:
                 raise DataError(f"The file has {X.shape[1]} columns.", f"Pass {self.n_features_in_}.")
             return X
-        columns = getattr(X, "columns", None)
-        if columns is not None and len(set(columns)) < len(columns):
-            raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
-        check_types(X)
         checked = validate_data(
             self,
-            X,
+            rows_of(X),
             reset=reset,
             accept_sparse="csr",
             dtype=None,
             ensure_all_finite=False,
             ensure_min_samples=0 if reset else 1,
         )
-        return numeric(checked)
+        check_numeric(checked)
+        return checked
 
     def _score(self, X: Any) -> np.ndarray:
         """Return the linear score in units of the target bounds, for cells clipped as those of the fit."""
         check_is_fitted(self, "coefficients_")
-        cells = take(self._matrix(X, reset=False), self._bounds, tuple(self.support_.tolist()))
+        cells = take(paid(self._matrix(X, reset=False)), self._bounds, tuple(self.support_.tolist()))
         return cells @ self.coefficients_.coefficients + self.coefficients_.intercept
 
     def _warn_of_score(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency
+from confide.schema import loose
 from confide.selection.front import draw_support
 from confide.selection.losses import loss_of
 from confide.selection.named import bounds_before, bounds_for, check_classes, check_types, width_of
@@ -183,6 +185,9 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
         else:
+            X = loose.matrix_of(X)
+            loose.check_table(X)
+            loose.check_real(X)
             columns = getattr(X, "columns", None)
             if columns is not None and len(set(columns)) < len(columns):
                 raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
@@ -191,7 +196,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             X = validate_data(
                 self, X, accept_sparse="csr", dtype=None, ensure_all_finite=False, ensure_min_samples=0
             )
-            X = _matrix(X)
+            loose.check_numeric(X)
         labels = self._labels(y, X.shape[0], target)
         names = getattr(self, "feature_names_in_", None)
         bounds = bounds_for(self.feature_bounds, names, X.shape[1])
@@ -200,7 +205,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             check_rows(request.size, X.shape[0])
         shown = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
         self.result_ = draw_support(
-            lambda: (bounded(X, bounds)[0], labels),
+            lambda: (bounded(X if isinstance(X, ParquetMatrix) else loose.real(X), bounds)[0], labels()),
             tuple(shown),
             request,
             ledger=self.ledger,
@@ -236,12 +241,12 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             raise ParameterError("The 'target_bounds' parameter holds arrays.", "Pass a pair of numbers.")
         return target, target.symmetric or 1.0
 
-    def _labels(self, y: Any, n: int, target: Bounds | None) -> np.ndarray:
+    def _labels(self, y: Any, n: int, target: Bounds | None) -> Callable[[], np.ndarray]:
+        """Check shape and type of the labels, and return a function that reads them."""
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
-        values = np.asarray(y)
-        if np.iscomplexobj(values):
-            raise ValueError("Complex data not supported: pass real labels.")
+        values = np.asarray(loose.vector_of(y))
+        loose.check_real(values, "y")
         if values.ndim == 2 and values.shape[1] == 1:
             import warnings
 
@@ -256,10 +261,17 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             raise ValueError(f"The label has shape {values.shape}. Pass ({n},): one label for each row of X.")
         if target is None and self.classes is not None:
             check_classes(y, list(self.classes))
-            positive = np.array([value == self.classes[1] for value in values.tolist()], dtype=bool)
-            return np.where(positive, 1.0, -1.0)
-        numbers = _numbers(values)
-        return numbers if target is None else target.scale(numbers, slice(None))
+            positive = self.classes[1]
+            return lambda: np.array(
+                [1.0 if loose.equal(cell, positive) else -1.0 for cell in values.tolist()]
+            )
+        if values.dtype.kind not in "fiubO":
+            raise DataError(
+                f"The label has type {values.dtype}.", "Pass numbers, or 'classes' for a loss of classes."
+            )
+        if target is None:
+            return lambda: loose.numbers(values)
+        return lambda: target.scale(loose.numbers(values), slice(None))
 
     def _get_support_mask(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
         check_is_fitted(self, "result_")
@@ -275,34 +287,6 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
         # Noise from the operating system unless seeded.
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-def _matrix(X: Any) -> Any:
-    """Return X with numeric cells; of an object array, cells that are no numbers count as missing."""
-    if X.dtype.kind in "fiub":
-        return X
-    if X.dtype.kind != "O" or hasattr(X, "tocsr"):
-        raise DataError(f"X has cells of type {X.dtype}.", "Pass numbers: encode other columns first.")
-    return _numbers(X.reshape(-1)).reshape(X.shape)
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return float64 values [n]. Only the type can raise: an object that is no number counts as missing."""
-    if values.dtype.kind in "fiub":
-        with np.errstate(over="ignore"):
-            return values.astype(np.float64)
-    if values.dtype.kind != "O":
-        raise DataError(
-            f"The label has type {values.dtype}.", "Pass numbers, or 'classes' for a loss of classes."
-        )
-    return np.array([_number(value) for value in values.tolist()], dtype=np.float64)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
 
 
 def _is_pair(classes: Any) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError
-from confide.selection.columns import Columns, canonical
+from confide.selection.columns import Columns, canonical, flush
 
 Floats = npt.NDArray[np.float64]
 Tile = tuple[slice, slice, Floats]
@@ -58,8 +58,8 @@ class Bounds:
         if bounds is None or isinstance(bounds, str | bytes):
             raise ParameterError(fact, remedy)
         try:
-            low, high = (np.array(side, dtype=np.float64) for side in bounds)
-        except (TypeError, ValueError):
+            low, high = (_side(side) for side in bounds)
+        except (TypeError, ValueError, OverflowError):
             raise ParameterError(fact, remedy) from None
         if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
             raise ParameterError(f"The {name!r} parameter has shapes {low.shape}, {high.shape}.", remedy)
@@ -108,7 +108,7 @@ class Bounds:
         b = self.symmetric
         if b is not None:
             np.nan_to_num(values, copy=False, nan=0.0, posinf=b, neginf=-b)
-            return np.clip(values, -b, b, out=values)
+            return flush(np.clip(values, -b, b, out=values), b)
         low, high, middle, half = (
             side if self.scalar else side[columns]
             for side in (self.lower, self.upper, self.middle, self.half_width)
@@ -119,7 +119,7 @@ class Bounds:
         values /= half
         np.clip(values, -1.0, 1.0, out=values)
         values[gap] = 0.0
-        return values
+        return flush(values, 1.0)
 
 
 class BlockColumns(Columns):
@@ -348,6 +348,20 @@ def bounded(X: Any, bounds: Any) -> tuple[Any, float]:
         return X, declared.symmetric
     source = ScaledColumns(X, declared)
     return source, source.bound
+
+
+def _side(side: Any) -> Floats:
+    """Return one side of bounds; texts and truth values are no numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    values = np.asarray(side)
+    kind = values.dtype.kind
+    if kind not in "fiuO" or (kind == "O" and any(isinstance(x, str | bytes | bool) for x in values.flat)):
+        raise TypeError
+    return np.array(values, dtype=np.float64)
 
 
 def _dense(block: Any) -> Any:

@@ -56,6 +56,7 @@ from confide.mechanisms import (
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Event, gaussian_sigma
+from confide.schema import loose
 from confide.training.coefficients import (
     Coefficients,
     Floats,
@@ -64,9 +65,11 @@ from confide.training.coefficients import (
     check_budget,
     check_rows,
     make_shape,
+    number,
+    own_norm,
     rescaled,
 )
-from confide.training.least_squares import Plan, _step
+from confide.training.least_squares import Plan, _step, ridged_inverse
 from confide.training.release import Answer, drive
 
 METHOD = "boosting"
@@ -136,13 +139,10 @@ def make_plan(
             "The 'delta' parameter is 0, and Gaussian noise needs a positive one.",
             "Pass 0 < delta < 1, or use noisy_statistics.",
         )
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or not 0 <= rounds <= 1000:
-        raise ParameterError(f"The 'rounds' parameter is {rounds!r}.", "Pass an integer from 0 to 1000.")
-    if not 1e-3 <= share <= 1 - 1e-3 or not 1e-6 <= clip <= 2:
-        raise ParameterError(
-            f"The 'share' and 'clip' parameters are {share!r} and {clip!r}.",
-            "Pass a share in (0, 1) and a clip in (0, 2].",
-        )
+    if not isinstance(rounds, int | np.integer) or isinstance(rounds, bool) or not 0 <= rounds <= 1000:
+        raise ParameterError(f"The 'rounds' parameter is {rounds!r:.80}.", "Pass an integer from 0 to 1000.")
+    rounds = int(rounds)
+    share, clip = number(share, "share", 1e-3, 1 - 1e-3), number(clip, "clip", 1e-6, 2)
     total = gaussian_sigma(amount, lost, 1.0)
     parts = (1.0, 0.0) if rounds == 0 else (share, (1.0 - share) / rounds)
     # mu^2 of a part is part / total^2; the factor covers the rounding of parts that must not exceed 1 in sum.
@@ -195,7 +195,7 @@ def solve(rows: Rows, plan: BoostPlan) -> Generator[Statistic, Floats, Coefficie
     answer = yield Statistic(total, first.step, first.sensitivity, METHOD)
     inverse, theta, facts = _start(rows, plan, places, answer / scale)
     late = np.zeros((0, m))  # coefficients of the later rounds
-    for number in range(plan.rounds):
+    for done in range(plan.rounds):
         total = np.zeros(m, dtype=np.int64)
         for cells, targets in rows.blocks(m):
             with np.errstate(all="ignore"):
@@ -203,7 +203,7 @@ def solve(rows: Rows, plan: BoostPlan) -> Generator[Statistic, Floats, Coefficie
             total += round_toward_zero(cells * residual[:, None], plan.step).sum(axis=0)
         answer = yield Statistic(total, plan.step, plan.sensitivity, "residuals")
         theta = theta + inverse @ answer
-        if 2 * number >= plan.rounds - 1:
+        if 2 * done >= plan.rounds - 1:
             late = np.vstack([late, theta])
     theta = late.mean(axis=0) if plan.rounds else theta
     covariance = _covariance(plan, inverse, facts)
@@ -253,8 +253,7 @@ def _start(
         full[0, 0] = rows.n
     gram, moments = full[:m, :m], full[:m, m] / first.weight
     off = first.deviation / math.sqrt(2.0)
-    ridge = max(0.0, 2.0 * math.sqrt(m) * off - float(np.linalg.eigvalsh(gram)[0]))
-    inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(m)), dtype=np.float64)
+    inverse, ridge = ridged_inverse(gram, 2.0 * math.sqrt(m) * off, first.step)
     facts = {
         "ridge": ridge,
         "noise_gram": off,
@@ -314,22 +313,24 @@ def boosted_adassp(
     Returns
     -------
     Coefficients
-        Their covariance is that of the noise of the rounds, as if no residual were clipped.
+        Their covariance is that of the noise of the rounds, as if no residual were clipped. The guarantee
+        is marked as that of `confide.training.adassp`.
 
     Raises
     ------
-    ParameterError, UnsupportedError, DataError
+    ParameterError, UnsupportedError, DataError, ValueError
         Before a cell is read.
     """
-    cells = np.asarray(X)
+    cells, targets = np.asarray(loose.matrix_of(X)), np.asarray(loose.vector_of(y))
     shape = make_shape(
         cells.shape[-1] if cells.ndim else 0,
         adjacency,
         rows_per_unit=rows_per_unit,
         intercept=intercept,
-        row_norm=None if row_norm is None else row_norm / feature_bound,
+        row_norm=own_norm(row_norm, feature_bound),
     )
     plan = make_plan(shape, epsilon, delta, rounds=rounds, share=share, clip=clip)
-    rows = Rows(cells, np.asarray(y), shape, feature_bound, target_bound)
+    rows = Rows(cells, targets, shape, feature_bound, target_bound)
     check_rows(shape, rows.n)
-    return release(rows, plan, stream=random_stream(random_state))
+    stream = random_stream(random_state)
+    return release(rows, plan, stream=stream).guaranteed(shape, stream)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.privacy import Adjacency, Event, exact
+from confide.mechanisms import RandomStream
+from confide.mechanisms.stream import is_certified
+from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
+from confide.schema import loose
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +31,8 @@ MAX_ROWS = 1 << 24
 MAX_COLUMNS = 512
 #: Numbers of a block of rows.
 _BLOCK = 1 << 21
+#: What the declared bounds of cells and targets may be.
+_BOUNDS = (1e-100, 1e100)
 #: The engines of this house whose privacy rests on public rows.
 _PUBLIC_ROWS = ("closed_form", "rounds")
 
@@ -52,6 +58,9 @@ class Coefficients:
     covariance : ndarray of shape (m, m), optional
         Of the privacy noise in (intercept, coefficients), to first order; None where it is not known.
         In units of the declared bounds; intercept first where there is one.
+    guarantee : Guarantee, optional
+        Of a fit on its own, which is charged nowhere: ``"unrecorded"``, and ``"seeded"`` where its noise is
+        for tests. None within a larger release, whose guarantee covers it.
     """
 
     intercept: float
@@ -63,10 +72,22 @@ class Coefficients:
     event: Event
     facts: tuple[tuple[str, float], ...]
     covariance: Floats | None = None
+    guarantee: Guarantee | None = None
+
+    def guaranteed(self, shape: Shape, stream: RandomStream) -> Coefficients:
+        """Return the same with the guarantee of a fit that nobody charged, drawn from `stream`."""
+        marks = (UNRECORDED,) if is_certified(stream) else (UNRECORDED, SEEDED)
+        many = shape.rows_per_unit > 1
+        if many:
+            marks += (f"at most {shape.rows_per_unit} rows a person",)
+        unit = "person" if many else "row"
+        told = Guarantee(self.epsilon, self.delta, shape.relation, unit, self.event, marks)
+        return replace(self, guarantee=told)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, fit for JSON."""
-        return {
+        told = {} if self.guarantee is None else {"guarantee": self.guarantee.to_dict()}
+        return told | {
             "method": self.method,
             "loss": self.loss,
             "epsilon": str(self.epsilon),
@@ -142,12 +163,37 @@ def make_shape(
             f"A fit of {columns} columns is asked; the statistics serve {MAX_COLUMNS}.",
             "Select fewer columns.",
         )
-    norm = math.inf if row_norm is None else float(row_norm)
-    if not norm > 1e-6:
-        raise ParameterError(
-            f"The 'row_norm' parameter is {row_norm!r:.80}.", "Pass a positive number, or None."
-        )
+    norm = math.inf if row_norm is None else number(row_norm, "row_norm", 1e-6, math.inf)
+    if not isinstance(intercept, bool | np.bool_):
+        raise ParameterError(f"The intercept is asked for by {intercept!r:.80}.", "Pass True or False.")
     return Shape(int(columns), Adjacency.parse(adjacency), int(rows_per_unit), bool(intercept), norm)
+
+
+def number(value: Any, name: str, least: float, most: float) -> float:
+    """Return a parameter that is a number from `least` to `most`; no text and no truth value is one.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not isinstance(value, Real) or isinstance(value, bool) or not least <= float(value) <= most:
+        raise ParameterError(
+            f"The '{name}' parameter is {value!r:.80}.", f"Pass a number in [{least:g}, {most:g}]."
+        )
+    return float(value)
+
+
+def own_norm(row_norm: Any, feature_bound: Any) -> float | None:
+    """Return a row norm in units of the feature bound, both checked; None where none is given.
+
+    Raises
+    ------
+    ParameterError
+    """
+    bound = number(feature_bound, "feature_bound", *_BOUNDS)
+    if row_norm is None:
+        return None
+    return number(row_norm, "row_norm", 1e-100, math.inf) / bound
 
 
 def check_method(method: Any, known: tuple[str, ...]) -> str:
@@ -208,6 +254,7 @@ class Rows:
     Parameters
     ----------
     X : array of shape (n, d)
+        Of numbers, or of objects (`confide.schema.loose`): those that hold no number count as NaN.
     y : array of shape (n,)
     shape : Shape
     feature_bound, target_bound : float
@@ -215,8 +262,8 @@ class Rows:
 
     Raises
     ------
-    DataError
-        From shapes alone.
+    DataError, ValueError
+        From shapes and types alone.
     """
 
     X: Any
@@ -235,11 +282,10 @@ class Rows:
                 f"y has shape {np.shape(self.y)}.",
                 f"Pass ({self.X.shape[0]},): one target for each row of X.",
             )
-        for name, bound in (("feature_bound", self.feature_bound), ("target_bound", self.target_bound)):
-            if not 1e-100 <= bound <= 1e100:
-                raise ParameterError(
-                    f"The '{name}' parameter is {bound!r:.80}.", "Pass a number in [1e-100, 1e100]."
-                )
+        loose.check_numeric(self.X)
+        loose.check_numeric(np.asarray(self.y), "y")
+        number(self.feature_bound, "feature_bound", *_BOUNDS)
+        number(self.target_bound, "target_bound", *_BOUNDS)
 
     @property
     def n(self) -> int:
@@ -267,7 +313,7 @@ class Rows:
 
 def _unit(values: Any, bound: float) -> Floats:
     with np.errstate(all="ignore"):
-        cells = np.array(values, dtype=np.float64) / bound
+        cells = loose.numbers(np.asarray(values)) / bound
     np.nan_to_num(cells, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
     return np.clip(cells, -1.0, 1.0, out=cells)
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from confide.errors import ParameterError, UncertifiedWarning
 from confide.privacy import Adjacency
+from confide.schema.loose import check_real, check_table, matrix_of
 from confide.training.design import Source
 from confide.training.front import fit
 from confide.training.inputs import secret_labels, shape_of, take_columns
@@ -242,7 +243,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[Any, np.ndarray]:
         """Return the validated public columns of X, and which they are; private cells are never read."""
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 1}
+        check_real(X)  # a message of scikit-learn's would print the rows, as for other shapes
         if isinstance(self.public, str) and self.public == "all":
+            X = matrix_of(X)
+            check_table(X)
             matrix: Any = validate_data(self, X, reset=reset, **checks)
             return matrix, np.ones(matrix.shape[1], dtype=bool)
         shape_of(X)

@@ -100,8 +100,9 @@ def secret_labels(y: Any, n: int) -> Callable[[], Floats]:
 
     def read() -> Floats:
         from confide.schema.arrays import arrow_array, numbers
+        from confide.schema.loose import unwrapped
 
-        cells = [_unwrapped(cell) for cell in y] if isinstance(y, list | tuple) else y
+        cells = [unwrapped(cell) for cell in y] if isinstance(y, list | tuple) else y
         with np.errstate(all="ignore"):
             return numbers(arrow_array(cells))
 
@@ -116,11 +117,3 @@ def _only_column(y: Any) -> Any:
     import narwhals as nw
 
     return nw.from_native(y, eager_only=True)[:, 0].to_native()
-
-
-def _unwrapped(cell: Any) -> Any:
-    """Return the one element of a list, tuple or array of length 1: rows of a column written as lists."""
-    single = (type(cell) in (list, tuple) and len(cell) == 1) or (
-        type(cell) is np.ndarray and cell.shape == (1,)
-    )
-    return cell[0] if single else cell

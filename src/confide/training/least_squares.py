@@ -24,7 +24,7 @@ is two such steps from the same point). Here lambda_min is read from the release
 nothing: lambda = max(0, s - lambda_min(noisy X'X)), s = 2 sqrt(m) times the deviation of an entry off the
 diagonal, the norm of the noise matrix. With a separate release of a tenth or a third of the budget the error
 was larger in nearly all simulated cases (benchmarks/selection_coefficients.py). The matrix that is solved is
-never singular: its least eigenvalue is at least s > 0.
+never singular: its least eigenvalue is at least s > 0, and at least what float64 can tell from 0.
 
 Laplace noise, pure epsilon. Entries on and above the diagonal, those with the target times c, y'y left out.
 Let d columns move, m = d + 1 with the one.
@@ -53,6 +53,8 @@ several rows a unit                  sensitivities times their number
 delta = 0                            Laplace; `adassp` refuses it
 REPLACE_LABEL, REPLACE_PRIVATE_PART  special cases of REPLACE_ONE, with its noise
 epsilon of 1e6                       a coarser grid, paid for by its padding
+epsilon of 1e18, equal columns       a ridge of the rounding's size: `ridged_inverse`
+objects, text in a list              what holds no number is 0; text by type, complex: refused by the type
 ===================================  ===================================================================
 """
 
@@ -78,6 +80,7 @@ from confide.mechanisms import (
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Event, gaussian_sigma
+from confide.schema import loose
 from confide.training.coefficients import (
     MAX_ROWS,
     Coefficients,
@@ -87,6 +90,7 @@ from confide.training.coefficients import (
     check_budget,
     check_rows,
     make_shape,
+    own_norm,
     rescaled,
 )
 from confide.training.release import Answer, drive, gaussian_answer
@@ -247,9 +251,7 @@ def _coefficients(rows: Rows, plan: Plan, places: Any, answer: Floats) -> Coeffi
         full[0, 0] = rows.n
     gram, moments = full[:m, :m], full[:m, m] / plan.weight
     off = plan.deviation / (1.0 if plan.pure else math.sqrt(2.0))
-    norm = 2.0 * math.sqrt(m) * off
-    ridge = max(0.0, norm - float(np.linalg.eigvalsh(gram)[0]))
-    inverse = np.linalg.inv(gram + ridge * np.eye(m))
+    inverse, ridge = ridged_inverse(gram, 2.0 * math.sqrt(m) * off, plan.step)
     theta = np.asarray(inverse @ moments)
     # The noise of the right-hand side less that of the matrix times theta, of independent entries.
     variance = (off / plan.weight) ** 2 + off**2 * float(theta @ theta)
@@ -277,6 +279,30 @@ def _coefficients(rows: Rows, plan: Plan, places: Any, answer: Floats) -> Coeffi
         tuple(facts.items()),
         covariance,
     )
+
+
+def ridged_inverse(gram: Floats, least: float, step: float) -> tuple[Floats, float]:
+    """Return (gram + ridge I)^-1 and the ridge that makes its least eigenvalue `least`, if it is below.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (m, m)
+        Symmetric, finite: released.
+    least : float
+        > 0.
+    step : float
+        Of the grid that `gram` lies on.
+
+    Notes
+    -----
+    By eigenvalues, so that nothing can raise: an eigenvalue is known to the rounding of the largest and of
+    the grid, and a `least` below that (an epsilon past 10^15) is taken as that.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    unit = float(np.finfo(np.float64).eps)
+    floor = max(least, step, 4 * values.size * unit * float(np.abs(values).max()))
+    ridge = max(0.0, floor - float(values[0]))
+    return np.asarray((vectors / np.maximum(values + ridge, floor)) @ vectors.T), ridge
 
 
 def release(rows: Rows, plan: Plan, *, stream: RandomStream | None = None) -> Coefficients:
@@ -319,10 +345,10 @@ def adassp(
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Cells are clipped to +-feature_bound, NaN is 0.
-    y : array of shape (n,)
-        Clipped to +-target_bound, NaN is 0.
+    X : array or list of rows of shape (n, d)
+        Cells are clipped to +-feature_bound; NaN, and an object that holds no number, is 0.
+    y : array or list of shape (n,)
+        Clipped to +-target_bound, likewise.
     epsilon, delta : amount
         0 < delta < 1; `noisy_statistics` serves delta = 0.
     adjacency : Adjacency or str
@@ -342,11 +368,12 @@ def adassp(
     Returns
     -------
     Coefficients
-        With ``event``, the noise, and its covariance in the coefficients.
+        With the covariance of the noise in them, and a guarantee that is marked ``"unrecorded"``, and
+        ``"seeded"`` with a `random_state`.
 
     Raises
     ------
-    ParameterError, UnsupportedError, DataError
+    ParameterError, UnsupportedError, DataError, ValueError
         Before a cell is read.
     """
     if check_budget(epsilon, delta)[1] == 0:
@@ -394,13 +421,13 @@ def _fit(
     rows_per_unit: int,
     random_state: Any,
 ) -> Coefficients:
-    cells = np.asarray(X)
-    norm = None if row_norm is None else row_norm / feature_bound
+    cells, targets = np.asarray(loose.matrix_of(X)), np.asarray(loose.vector_of(y))
     shape = make_shape(
         cells.shape[-1] if cells.ndim else 0, adjacency, rows_per_unit=rows_per_unit, intercept=intercept,
-        row_norm=norm,
+        row_norm=own_norm(row_norm, feature_bound),
     )  # fmt: skip
     plan = make_plan(shape, epsilon, delta)
-    rows = Rows(cells, np.asarray(y), shape, feature_bound, target_bound)
+    rows = Rows(cells, targets, shape, feature_bound, target_bound)
     check_rows(shape, rows.n)
-    return release(rows, plan, stream=random_stream(random_state))
+    stream = random_stream(random_state)
+    return release(rows, plan, stream=stream).guaranteed(shape, stream)

@@ -40,10 +40,12 @@ another route). Let theta* be the exact minimiser for the exact noise. What the 
 D = E / ridge of it (`confide.training.objective_solver`: certified, or reached by a fixed number of steps,
 for every table), where the rounding of b is part of E. Given theta*, two tables' computed points lie within 2
 D of each other, whatever random bits led to theta*; rounded to a grid and released with noise for 2 D + h
-sqrt(m) they are (e_out, d_out)-DP given theta* (convexity of indistinguishability in the pair). The pair
-(theta*, what is released) is an adaptive composition, and the second is all that leaves: epsilon = e_H + E +
-e_out, delta likewise. e_out and d_out are 1/64 of the budget. The output lies on a public grid with noise on
-it: no bit pattern tells tables apart.
+sqrt(m) they are (e_out, d_out)-DP given theta* (convexity of indistinguishability in the pair). Of the grid's
+step h this asks that it is public, no more: rounding moves two points apart by less than h a coordinate. So h
+may be coarser than D, and is at least 2^-60 of the radius: theta is then within the range of the grid. The
+pair (theta*, what is released) is an adaptive composition, and the second is all that leaves: epsilon = e_H +
+E + e_out, delta likewise. e_out and d_out are 1/64 of the budget. The output lies on a public grid with noise
+on it: no bit pattern tells tables apart.
 
 The exact noise. Gaussian: what is used is round(b / h) h, exactly, so that |b - used| <= h / 2. K-norm: b = R
 V / beta, R the sum of m + 1 exponentials, V uniform in [-1, 1]^m. An exponential is half the sum of two
@@ -57,6 +59,7 @@ n = 0, one class, constant columns   a minimiser all the same: the ridge
 more than 2^20 rows                  UnsupportedError where n is public, else a public precondition
 several rows a unit                  the group bound: epsilon over their number, and delta for it
 a Newton method that does not end    projected gradient steps: slower, the same bound
+n = 1 at epsilon 1e4: D of 1e-20     a grid of 2^-60 of the radius, coarser than the noise needs
 epsilon of 1e-12                     noise, shortened to the ball; far smaller: ParameterError
 ===================================  ===================================================================
 """
@@ -85,7 +88,7 @@ from confide.mechanisms import (
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Event, gaussian_sigma, round_up
 from confide.privacy.guarantee import group_amounts
-from confide.training.coefficients import Coefficients, Floats, Rows, Shape, check_budget, rescaled
+from confide.training.coefficients import Coefficients, Floats, Rows, Shape, check_budget, number, rescaled
 from confide.training.objective_solver import Objective, SmoothLoss, gradient_error, minimise, project
 from confide.training.release import Answer, drive
 
@@ -94,6 +97,8 @@ METHOD = "objective"
 MOST_ROWS = 1 << 20
 #: Noise may be this many steps of the grid wide.
 _WIDEST = 2.0**49
+#: The noise of the objective is wider than this, and narrower than one over it.
+_NARROWEST = 2.0**-400
 #: Part of the budget that pays for the distance to the exact minimiser.
 _OUTPUT = Fraction(1, 64)
 #: Part of epsilon that pays for the determinant: it sets the ridge.
@@ -113,7 +118,7 @@ def make_loss(name: Any, *, shape: float | None = None, reach: float = 1.0) -> S
         Squared loss is a parabola of width 1 + `reach`: itself wherever predictions are within the reach.
         Hinge and quantile loss have their kinks rounded, within 1/2 and 1/8.
     shape : float, optional
-        Huber's width (1/2 by default) or the level of the quantile (1/2).
+        Huber's width, in [1e-6, 1e6] (1/2 by default), or the level of the quantile (1/2).
     reach : float
         Largest prediction in the ball.
 
@@ -124,20 +129,18 @@ def make_loss(name: Any, *, shape: float | None = None, reach: float = 1.0) -> S
     if name == "squared":
         return SmoothLoss("squared", "parabola", (1 + reach) * (1 + 1e-12), 1.0, (1 + reach) * (1 + 1e-12))
     if name == "huber":
-        width = 0.5 if shape is None else float(shape)
-        if 0 < width < math.inf:
-            return SmoothLoss("huber", "parabola", width, 1.0, width)
+        width = 0.5 if shape is None else number(shape, "loss_shape", 1e-6, 1e6)
+        return SmoothLoss("huber", "parabola", width, 1.0, width)
     if name == "quantile":
-        level, h = 0.5 if shape is None else float(shape), 0.125
-        if 0 < level < 1:
-            return SmoothLoss("quantile", "quantile", max(level, 1 - level), 1 / (2 * h), level, h)
+        level, h = 0.5 if shape is None else number(shape, "loss_shape", 1e-9, 1 - 1e-9), 0.125
+        return SmoothLoss("quantile", "quantile", max(level, 1 - level), 1 / (2 * h), level, h)
     if name == "logistic":
         return SmoothLoss("logistic", "logistic", 1.0, 0.25, labels=True)
     if name == "hinge":
         return SmoothLoss("hinge", "hinge", 1.0, 1.0, width=0.5, labels=True)
     raise ParameterError(
         f"The 'loss' parameter is {name!r:.80} with shape {shape!r:.80}.",
-        "Pass 'squared', 'huber' (width > 0), 'quantile' (0 < level < 1), 'logistic' or 'hinge'.",
+        "Pass 'squared', 'huber', 'quantile', 'logistic' or 'hinge'.",
     )
 
 
@@ -224,16 +227,22 @@ class Plan:
 
     @property
     def output_step(self) -> float:
-        """Of the output's grid."""
+        """Of the output's grid: fine against the noise, but no finer than 2^-60 of the radius.
+
+        The ball then spans at most 2^60 steps a side, and `round_toward_zero` cuts nothing off. Where D is so
+        small that this decides, the padding of `output_sensitivity` pays for the grid, and the noise is some
+        steps wide: 2^-59 of the radius times its multiplier.
+        """
         spread = 2 * self.distance / float(self.output) if self.pure else 2 * self.distance * self.output
-        return grid_step(
+        fine = grid_step(
             spread, self.shape.size, noise_multiplier=max(1.0, 1.0 if self.pure else self.output)
         )
+        return max(fine, 2.0 ** (math.ceil(math.log2(self.radius)) - 60))
 
 
 def default_radius(loss: Any, size: int) -> float:
     """Return the public radius of the ball, by the largest prediction in it: see `_REACH`."""
-    return _REACH.get(loss, 1.0) / math.sqrt(size)
+    return _REACH.get(str(loss), 1.0) / math.sqrt(size)
 
 
 def make_plan(
@@ -269,9 +278,7 @@ def make_plan(
     """
     amount, share = check_budget(epsilon, delta)
     row_amount, row_share = _of_a_row(amount, share, shape.rows_per_unit)
-    radius_ = default_radius(str(loss), shape.size) if radius is None else float(radius)
-    if not 1e-6 <= radius_ <= 1e6:
-        raise ParameterError(f"The 'radius' parameter is {radius!r:.80}.", "Pass a number in [1e-6, 1e6].")
+    radius_ = default_radius(loss, shape.size) if radius is None else number(radius, "radius", 1e-6, 1e6)
     norm = math.sqrt(shape.norm_squared)
     smooth = make_loss(loss, shape=loss_shape, reach=radius_ * norm)
     if rows is not None and rows > MOST_ROWS:
@@ -282,11 +289,11 @@ def make_plan(
     most = MOST_ROWS if rows is None or not shape.rows_are_public else max(1, int(rows))
     factor = math.expm1(min(700.0, float(row_amount * DETERMINANT)))
     least = smooth.curvature * shape.norm_squared / factor * (1 + 1e-9)
-    if ridge is not None and not least <= float(ridge) < 1e12:
+    ridge_ = max(least, 1e-3) if ridge is None else number(ridge, "ridge", 0.0, 1e12)
+    if ridge_ < least:
         raise ParameterError(
             f"The 'ridge' parameter is {ridge!r:.80}.", f"Pass at least {least:.6g}, which epsilon needs."
         )
-    ridge_ = max(least, 1e-3) if ridge is None else float(ridge)
     spent = round_up(math.log1p(smooth.curvature * shape.norm_squared / ridge_) * (1 + 1e-12))
     output_amount, output_share = row_amount * _OUTPUT, row_share * _OUTPUT
     left = row_amount - output_amount - spent
@@ -313,6 +320,11 @@ def make_plan(
     if shape.rows_per_unit > 1:
         event = event.group(shape.rows_per_unit)
     plan = Plan(shape, smooth, amount, share, event, ridge_, radius_, scale, output, most)
+    if not _NARROWEST < scale < 1 / _NARROWEST:
+        raise ParameterError(
+            f"The 'epsilon' parameter is {epsilon!r:.80}: the noise of the objective is {scale:g} wide.",
+            "Pass an epsilon nearer to 1.",
+        )
     if not _output_deviation(plan) < _WIDEST * plan.output_step:
         raise ParameterError(
             f"The 'epsilon' parameter is {epsilon!r}: its noise has no grid that 64-bit integers can hold.",

@@ -1,0 +1,161 @@
+"""Arrays and lists that come without a schema: types and shapes before a charge, cells after it.
+
+A list has no type until NumPy gives it one, by its cells: one text makes all of them text, one complex
+number all complex, one nested list changes the shape. So a list becomes an array of objects here, cell by
+cell, and objects are read as in a numeric column (`confide.schema.cells`): what holds no number is NaN. The
+type that an array was given is taken as declared. Nothing here raises or warns because of what a cell holds.
+
+====================================================  =====================================================
+edge case                                             what happens
+====================================================  =====================================================
+a text, None, complex, a list or an array in a list   one cell, like any other; no number: NaN
+rows of several lengths, or that are no sequences     an array of one dimension, for `check_table` to refuse
+long double 1e4000, 10**400                           inf
+an array of complex numbers                           ValueError without its cells
+an array of text, dates or bytes                      DataError by its type
+a class compared with pd.NA, an array, a list         not equal
+====================================================  =====================================================
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError
+from confide.schema import cells
+
+#: What a cell may be to equal a class of another type, once NumPy's scalars are plain.
+_SCALARS = (str, bytes, bool, int, float, Decimal, Fraction)
+
+
+def matrix_of(X: Any) -> Any:
+    """Return a list of rows as objects [n, p], whatever its cells hold; anything else as it is."""
+    if not isinstance(X, list | tuple):
+        return X
+    rows = [list(row) if _is_row(row) else None for row in X]
+    widths = {-1 if row is None else len(row) for row in rows}
+    if len(widths) != 1 or -1 in widths:
+        return vector_of(X)
+    flat = np.empty(len(rows) * widths.pop(), dtype=object)
+    for place, cell in enumerate(cell for row in rows if row is not None for cell in row):
+        flat[place] = cell
+    return flat.reshape(len(rows), -1) if flat.size else np.empty((len(rows), 0), dtype=object)
+
+
+def vector_of(y: Any) -> Any:
+    """Return a list as objects [n], one for each element, `unwrapped`; anything else as it is."""
+    if not isinstance(y, list | tuple):
+        return y
+    values = np.empty(len(y), dtype=object)
+    for place, cell in enumerate(y):
+        values[place] = unwrapped(cell)
+    return values
+
+
+def unwrapped(cell: Any) -> Any:
+    """Return the one element of a list, tuple or array of length 1: rows of a column written as lists."""
+    single = (type(cell) in (list, tuple) and len(cell) == 1) or (
+        type(cell) is np.ndarray and cell.shape == (1,)
+    )
+    return cell[0] if single else cell
+
+
+def check_table(X: Any) -> None:
+    """Refuse what is not two-dimensional: without its cells, which a message of scikit-learn's would print.
+
+    Raises
+    ------
+    ValueError
+    """
+    shape = getattr(X, "shape", None)
+    shape = shape if isinstance(shape, tuple) else np.shape(np.asarray(X))
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(shape)}D array instead. Reshape your data with X.reshape(-1, 1) "
+            "for one feature, or X.reshape(1, -1) for one row; lists need rows of one length."
+        )
+
+
+def check_real(values: Any, what: str = "X") -> None:
+    """Refuse an array, sparse matrix or frame whose declared type is complex, without a word on its cells.
+
+    Raises
+    ------
+    ValueError
+    """
+    own = getattr(values, "dtype", None)
+    kinds = getattr(values, "dtypes", None) if own is None else None
+    if kinds is None:
+        types = [own]
+    else:
+        types = list(kinds.values()) if isinstance(kinds, dict) else list(np.atleast_1d(kinds))
+    if any(getattr(kind, "kind", "") == "c" for kind in types):
+        raise ValueError(f"Complex data not supported: pass real numbers as {what}.")
+
+
+def check_numeric(values: Any, what: str = "X") -> None:
+    """Refuse an array by its type; objects pass, but for those of a sparse matrix.
+
+    Raises
+    ------
+    ValueError, DataError
+    """
+    check_real(values, what)
+    kind = values.dtype.kind
+    if kind not in "fiub" and (kind != "O" or hasattr(values, "tocsr")):
+        raise DataError(
+            f"{what} has cells of type {values.dtype}.", "Pass numbers: encode other cells first."
+        )
+
+
+def numbers(values: Any) -> npt.NDArray[np.float64]:
+    """Return a new float64 array of the same shape; objects that are no numbers are NaN.
+
+    Parameters
+    ----------
+    values : array that passed `check_numeric`
+    """
+    with np.errstate(all="ignore"):
+        if values.dtype.kind != "O":
+            return np.array(values, dtype=np.float64)
+        flat = np.asarray(values).reshape(-1)
+        found = (cell if type(cell) is float else cells.number(cell) for cell in flat)
+        return np.fromiter(found, np.float64, flat.size).reshape(values.shape)
+
+
+def real(values: Any) -> Any:
+    """Return an array or sparse matrix of a type that float64 takes without a warning; see `numbers`."""
+    kind = values.dtype.kind
+    if kind == "O" or (kind == "f" and values.dtype.itemsize > 8 and not hasattr(values, "tocsr")):
+        return numbers(values)
+    if kind == "f" and values.dtype.itemsize > 8:
+        with np.errstate(all="ignore"):
+            return values.astype(np.float64)
+    return values
+
+
+def equal(cell: Any, member: Any) -> bool:
+    """Return whether a cell equals a public class; False for what cannot be compared."""
+    try:
+        cell, member = _plain(cell), _plain(member)
+        if type(cell) is not type(member) and not isinstance(cell, _SCALARS):
+            return False
+        return bool(cell == member)
+    except Exception:  # a signalling NaN, pd.NA, arrays: no cell may raise
+        return False
+
+
+def _plain(cell: Any) -> Any:
+    """Return NumPy's numbers and texts as plain ones; times keep their type."""
+    if isinstance(cell, np.generic) and cell.dtype.kind in "biufUS":
+        return cell.item()
+    return cell
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list | tuple) or (getattr(row, "ndim", 0) == 1 and hasattr(row, "__len__"))
