@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from confide.errors import DataError, ParameterError
 from confide.mechanisms import seeded_stream
-from confide.privacy import Event, PLDAccountant, RDPAccountant, gaussian_sigma, zcdp_cost
+from confide.privacy import Event, PLDAccountant, RDPAccountant, gaussian_delta, gaussian_sigma, zcdp_cost
 from confide.training import PrivateRegressor, rounds
 from confide.training.design import BLOCK
 from confide.training.front import fit, plan_design
@@ -209,20 +209,66 @@ def test_public_facts_are_refused_before_any_label_is_read(monkeypatch):
         fit(task, asked())
 
 
-@pytest.mark.slow
-def test_no_threshold_on_a_coefficient_beats_the_claim():
-    from .test_audit import DELTA, EPSILON, lower_bound
-
+def neighbours():
+    """Two tables that differ in the label of row 0 alone, the row with the most to lose."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 2))
+    X, y = rng.normal(size=(120, 2)), np.clip(0.1 * rng.normal(size=120), -3, 3)
     X[0] = (6.0, 0.0)
-    sides = []
-    for value in (-3.0, 3.0):
-        y = np.clip(0.1 * rng.normal(size=120), -3, 3)
-        y[0] = value
-        ask = request(epsilon=EPSILON, delta=DELTA, random_state=None)
-        sides.append(np.array([fit(problem(X, y), ask).unbiased["x0"] for _ in range(1000)]))
-    assert lower_bound(*sides) <= DELTA
+    sides = [np.where(np.arange(120) == 0, value, y) for value in (-3.0, 3.0)]
+    assert (sides[0] != sides[1]).sum() == 1
+    return [problem(X, side) for side in sides]
+
+
+def transcript(tables, side, ask, multipliers, seed):
+    """Run one table; return the log-likelihood ratio of its answers (side 1 over 0), and the mu^2 between them."""
+    design, _ = plan_design(tables[0], ask)
+    live, sent = shared_answer(multipliers, seeded_stream(seed)), []
+    solvers = [rounds.solve(table, design) for table in tables]
+    pair, ratio, squared = [next(solver) for solver in solvers], 0.0, 0.0
+    for multiplier in design.schedule.multipliers:
+        answer = live(pair[side])
+        sent.append(answer)
+        sigma = multiplier * pair[0].sensitivity
+        gaps = [np.sum((answer - statistic.value * statistic.step) ** 2) for statistic in pair]
+        ratio += float(gaps[0] - gaps[1]) / (2 * sigma**2)
+        squared += (distance(*pair) / sigma) ** 2
+        try:
+            pair = [solver.send(answer) for solver in solvers]
+        except StopIteration:
+            break
+    assert len(sent) == len(design.schedule.multipliers)
+    return ratio, squared
+
+
+def test_the_loss_along_every_path_is_within_the_budget():
+    # Exact, given the answers: what two neighbours' rounds lie apart, in units of the noise, adds up to mu at most.
+    ask, tables = request(epsilon=4, delta=1e-2), neighbours()
+    multipliers = plan_design(tables[0], ask)[0].schedule.multipliers
+    spent = [transcript(tables, seed % 2, ask, multipliers, seed)[1] for seed in range(20)]
+    budget = 1 / ask.noise_multiplier**2
+    assert max(spent) <= budget
+    assert max(spent) > 0.5 * budget  # the row uses most of it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_no_attack_on_the_transcript_beats_the_claim(factor):
+    # The most powerful test there is, the likelihood ratio of all answers, at the curve's point epsilon = 0.
+    from scipy.stats import beta
+
+    ask, tables = request(epsilon=4, delta=1e-2), neighbours()
+    multipliers = [factor * m for m in plan_design(tables[0], ask)[0].schedule.multipliers]
+    draws, tail = 400, 5e-5
+    alarms, hits = (
+        sum(transcript(tables, side, ask, multipliers, 2 * seed + side)[0] > 0 for seed in range(draws))
+        for side in (0, 1)
+    )
+    advantage = beta.ppf(tail, hits, draws - hits + 1) - beta.ppf(1 - tail, alarms + 1, draws - alarms)
+    claim = gaussian_delta(0.0, ask.noise_multiplier)
+    if factor == 1.0:
+        assert 0.3 * claim < advantage <= claim
+    else:
+        assert advantage > claim  # noise that is half as large is convicted
 
 
 # ---- the window ------------------------------------------------------------------------------------------
