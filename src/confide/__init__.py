@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from confide.schema import Table as Table
     from confide.selection import SubsetSelector as SubsetSelector
     from confide.selection import select as select
+    from confide.training import PrivateClassifier as PrivateClassifier
     from confide.training import PrivateRegressor as PrivateRegressor
     from confide.training import forecast as forecast
     from confide.training import train as train
@@ -33,6 +34,7 @@ _WHERE = {
     "Column": "confide.schema",
     "Guarantee": "confide.privacy",
     "Ledger": "confide.ledger",
+    "PrivateClassifier": "confide.training",
     "PrivateRegressor": "confide.training",
     "Schema": "confide.schema",
     "SparseClassifier": "confide.pipeline",

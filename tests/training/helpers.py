@@ -8,7 +8,7 @@ import numpy as np
 from confide.privacy import Adjacency
 from confide.training.closed_form import solve
 from confide.training.design import Source
-from confide.training.front import plan_step
+from confide.training.linear import plan_step
 from confide.training.problem import LinearProblem
 from confide.training.request import make_request
 

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from confide.training.closed_form import _cut_normal_mean
 from confide.training.design import BLOCK
-from confide.training.front import assemble
+from confide.training.linear import assemble
 from confide.training.problem import KAPPA
 from confide.training.release import drive, exact_answer
 
@@ -215,7 +215,7 @@ def test_standard_errors_cover_the_population():
     for seed in range(400):
         y = X @ truth + 0.5 * rng.normal(size=800)
         asked = request(epsilon=2, random_state=seed)
-        from confide.training.front import fit
+        from confide.training.linear import fit
 
         result = fit(problem(X, y), asked)
         for j in range(3):

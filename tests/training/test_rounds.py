@@ -14,7 +14,7 @@ from confide.mechanisms import seeded_stream
 from confide.privacy import Event, PLDAccountant, RDPAccountant, gaussian_delta, gaussian_sigma, zcdp_cost
 from confide.training import PrivateRegressor, rounds
 from confide.training.design import BLOCK
-from confide.training.front import fit, plan_design
+from confide.training.linear import fit, plan_design
 from confide.training.release import exact_answer, shared_answer
 from confide.training.rounds_clip import SCALES, Window, allowance, choose_clip, read_spread, share_of
 from confide.training.rounds_geometry import choose_geometry, expected_variance, water_fill

@@ -58,6 +58,7 @@ def stacked(blocks: Iterable[Any], width: int) -> Any:
 #: Format tag of a saved model -> (what it is, what reads it).
 FORMATS = {
     "confide-linear-model/1": ("a linear model", "confide.training.LinearModel.load"),
+    "confide-table-model/1": ("a model of a table", "confide.training.TableModel.load"),
     "confide-sparse-model/1": ("a sparse model", "confide.pipeline.SparseModel.load"),
 }
 

@@ -8,9 +8,12 @@ from confide.lazy import lazy
 
 if TYPE_CHECKING:
     from confide.training.boosting import boosted_adassp as boosted_adassp
+    from confide.training.classifier import PrivateClassifier as PrivateClassifier
     from confide.training.coefficients import Coefficients as Coefficients
     from confide.training.conditioning import conditioning_matrix as conditioning_matrix
     from confide.training.conditioning import from_gram as from_gram
+    from confide.training.engines.result import ModelResult as ModelResult
+    from confide.training.engines.table_model import TableModel as TableModel
     from confide.training.estimator import PrivateRegressor as PrivateRegressor
     from confide.training.front import Forecast as Forecast
     from confide.training.front import forecast as forecast
@@ -46,11 +49,14 @@ _WHERE = {
     "LabelPrivatizer": "labels.estimator",
     "LinearModel": "result",
     "LinearProblem": "problem",
+    "ModelResult": "engines.result",
+    "PrivateClassifier": "classifier",
     "PrivateLabelClassifier": "labels.estimator",
     "PrivateLabelRegressor": "labels.estimator",
     "PrivateRegressor": "estimator",
     "Statistics": "result",
     "Status": "result",
+    "TableModel": "engines.table_model",
     "TrainingResult": "result",
     "WeightedLLPRegressor": "labels.llp",
     "conditioning_matrix": "conditioning",

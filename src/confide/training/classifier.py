@@ -196,7 +196,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """Return logits: shape (n,), of the second class, for two; else (n, K)."""
-        return self.result_.model.outputs(*parts_of(self, X))
+        parts = parts_of(self, X)
+        return self.result_.model.outputs(*parts)
 
     def predict(self, X: Any) -> Any:
         """Return classes of shape (n,); a logit of exactly 0, or a tie, is the earlier class."""
@@ -206,7 +207,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the probability of each class, shape (n, K), in the order of `classes_`."""
-        return self.result_.model.predict_proba(*parts_of(self, X))
+        parts = parts_of(self, X)
+        return self.result_.model.predict_proba(*parts)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of `predict`, computed without any privacy, on labels that are public.
@@ -278,7 +280,8 @@ def secret_codes(y: Any, n: int, classes: tuple[Any, ...]) -> SecretLabels:
             return 0
 
     def read() -> npt.NDArray[np.int64]:
-        cells = y.tolist() if hasattr(y, "tolist") else list(y)
+        values = np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "tolist") else y
+        cells = values.tolist() if hasattr(values, "tolist") else list(values)
         return np.fromiter((code(cell) for cell in cells), dtype=np.int64, count=n)
 
     return SecretLabels(n, read)

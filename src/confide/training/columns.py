@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency
+from confide.schema.loose import check_real, check_table, matrix_of
 from confide.training.engines.ask import WHOLE_ROWS, SecretColumns
 from confide.training.inputs import secret_labels, shape_of, take_columns
 from confide.training.problem import check_adjacency
@@ -35,7 +36,10 @@ class PublicColumns(BaseEstimator):
     ) -> tuple[Any, npt.NDArray[np.bool_]]:
         """Return the validated public columns of X, and which they are; private cells are never read."""
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 1}
+        check_real(X)  # a message of scikit-learn's would print the rows, as for other shapes
         if isinstance(self.public, str) and self.public == "all":
+            X = matrix_of(X)
+            check_table(X)
             matrix: Any = validate_data(self, X, reset=reset, **checks)
             return matrix, np.ones(matrix.shape[1], dtype=bool)
         shape_of(X)
@@ -55,6 +59,8 @@ class PublicColumns(BaseEstimator):
         Under a relation that keeps whole rows secret, all are private.
         """
         if relation in WHOLE_ROWS:
+            check_real(X)
+            X = matrix_of(X)
             shape_of(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             columns = np.zeros(shape_of(X)[1], dtype=bool)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
 
-from confide.errors import ParameterError, UncertifiedWarning
+from confide.errors import ParameterError
 from confide.privacy import Adjacency
-from confide.schema.loose import check_real, check_table, matrix_of
+from confide.training.columns import PublicColumns
 from confide.training.design import Source
-from confide.training.front import fit
-from confide.training.inputs import secret_labels, shape_of, take_columns
+from confide.training.engines import make
+from confide.training.engines.ask import WHOLE_ROWS, Ask, SecretLabels
+from confide.training.engines.models import affine
+from confide.training.inputs import secret_labels
+from confide.training.linear import fit
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
-from confide.training.request import Request, make_request
+from confide.training.request import ENGINES, Request, make_request
+from confide.training.result import LinearModel
+from confide.training.shell import ask_of, fit_engine, forget, parts_of, refuse_more, warn_of_score
 
 
-class PrivateRegressor(RegressorMixin, BaseEstimator):
-    """Private linear regression on public columns, with declared label bounds.
+class PrivateRegressor(RegressorMixin, PublicColumns):
+    """Private regression with declared label bounds; by default linear, on public columns.
 
     Parameters
     ----------
@@ -31,12 +34,18 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Bounds of the label, from knowledge and not from the data; labels outside are clipped, NaN and
         whatever is no number (text too) are imputed by the middle, silently: a message would tell of them.
     public : "all", boolean mask of shape (p,), or sequence of column names
-        Which columns of X are public. The others are refused under ``replace_label``, and left out by the
-        linear engines under ``replace_private_part``: not a cell of them is read, not even to
-        validate it.
-    engine : {"rounds", "closed_form"}
-        See `confide.train`.
-    model : {"linear"}
+        Which columns of X are public. The others are refused under ``replace_label``. Under
+        ``replace_private_part`` engines ``semi_sensitive`` and ``dpsgd`` use them; ``rounds`` and
+        ``closed_form`` leave them out: not a cell of them is read, not even to validate it. Under
+        ``replace_one`` and ``add_remove_one`` no column is public, whatever stands here.
+    engine : {None, "rounds", "closed_form", "semi_sensitive", "adassp", "boosted_adassp", "dpsgd"}
+        See `confide.train`. None: ``rounds`` with public columns, ``boosted_adassp`` without, ``dpsgd`` for
+        other models than linear ones.
+    model : {"linear", "fm", "mlp"}
+        The last two by ``dpsgd``.
+    feature_bounds : pair of scalars or of arrays of shape (p,), optional
+        Declared bounds of private columns, for the engines that use them; cells are clipped, missing ones
+        are imputed by the middle. What stands at public columns is not read.
     conditioning : str or tuple, optional
         See `confide.training.conditioning_matrix`; None leaves it to the engine.
     leverage : float, optional
@@ -51,6 +60,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         be enforced: the guarantee then carries the assumption ``"at most m rows a person"``, which a ledger
         refuses unless it is accepted by that name. `confide.train` on a table with an id column enforces
         the bound (rows beyond it are left out), assumes nothing, and needs less noise.
+    max_rows : int, optional
+        Public bound on the number of rows under ``add_remove_one``, for ``dpsgd``.
+    hidden, activation, embedding, rank, switch, optimizer, learning_rate, steps, batch_size, clip, average
+        Of engine ``dpsgd``: see `confide.training.sgd.SGDRequest`. Not at their defaults, they are refused by
+        the other engines.
     ledger : Ledger or str, optional
         Charged before the labels are read. None marks the guarantee ``"unrecorded"``.
     random_state : int, optional
@@ -60,12 +74,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     coef_ : ndarray of shape (p,)
-        Zero for columns that were left out.
+        Of linear models; zero for columns that were left out.
     intercept_ : float
     coef_std_error_ : ndarray of shape (p,)
+        With engines ``rounds`` and ``closed_form``.
         Of the unbiased coefficients, privacy and sampling noise; see `TrainingResult.standard_errors`.
     guarantee_ : Guarantee
-    result_ : TrainingResult
+    result_ : TrainingResult or ModelResult
         With the ledger's entry.
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -92,14 +107,27 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         *,
         target_bounds: Any = None,
         public: Any = "all",
-        engine: str = "rounds",
+        engine: str | None = None,
         model: str = "linear",
+        feature_bounds: Any = None,
         conditioning: Any = None,
         leverage: float | None = None,
         shrinkage: bool = True,
         adjacency: Adjacency | str = "replace_label",
         fit_intercept: bool = True,
         max_rows_per_person: int = 1,
+        max_rows: int | None = None,
+        hidden: Any = (64, 32),
+        activation: str = "relu",
+        embedding: int = 0,
+        rank: int = 8,
+        switch: Any = None,
+        optimizer: str = "adam",
+        learning_rate: float | None = None,
+        steps: int = 100,
+        batch_size: float | None = None,
+        clip: Any = "auto",
+        average: float = 0.5,
         ledger: Any = None,
         random_state: int | None = None,
         nonprivate: bool = False,
@@ -116,6 +144,19 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.adjacency = adjacency
         self.fit_intercept = fit_intercept
         self.max_rows_per_person = max_rows_per_person
+        self.feature_bounds = feature_bounds
+        self.max_rows = max_rows
+        self.hidden = hidden
+        self.activation = activation
+        self.embedding = embedding
+        self.rank = rank
+        self.switch = switch
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.steps = steps
+        self.batch_size = batch_size
+        self.clip = clip
+        self.average = average
         self.ledger = ledger
         self.random_state = random_state
         self.nonprivate = nonprivate
@@ -137,47 +178,53 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        if refused:
-            raise TypeError(
-                f"PrivateRegressor.fit got {', '.join(map(repr, sorted(refused)))}. Weights scale a person's "
-                "influence and have no public cap here: leave them out."
-            )
-        if self.model != "linear":
-            raise ParameterError(f"The 'model' parameter is {self.model!r}.", "Pass 'linear'.")
+        refuse_more(self, refused)
         if self.target_bounds is None:
             raise ParameterError(
                 "The 'target_bounds' parameter is None.",
                 "Pass bounds (lo, hi) of the label from knowledge; they are never read from the data.",
             )
-        low, high = check_bounds(self.target_bounds)
-        bound = self.max_rows_per_person
-        if not isinstance(bound, int | np.integer) or isinstance(bound, bool) or bound < 1:
-            raise ParameterError(
-                f"The 'max_rows_per_person' parameter is {bound!r}.", "Pass an integer >= 1."
-            )
-        relation = Adjacency.parse(self.adjacency)
-        check_adjacency(relation, ())
-        request = make_request(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=relation,
-            unit="row" if bound == 1 else "person",
-            assumptions=() if bound == 1 else (f"at most {bound} rows a person",),
-            engine=self.engine,
-            conditioning=self.conditioning,
-            leverage=self.leverage,
-            shrinkage=self.shrinkage,
-            random_state=self.random_state,
-            recorded=self.ledger is not None,
-            nonprivate=self.nonprivate,
-        )
+        bounds = check_bounds(self.target_bounds)
+        ask = ask_of(self, 0, target_bounds=bounds, classes=None)
+        own = ask.engine in ENGINES  # streams, and tells the errors of its coefficients
+        engine = None if own else make(ask)
+        request = self._request(ask) if own else None
         try:
-            return self._fit(X, y, request, (low, high), int(bound))
+            if request is not None:
+                return self._fit(X, y, request, bounds, ask.rows_per_unit)
+            assert engine is not None
+            fit_engine(self, engine, ask, X, lambda n: SecretLabels(n, secret_labels(y, n)))
+            if ask.model == "linear":
+                self._linear_attributes()
+            return self
         except BaseException:
-            # A refused or failed fit leaves nothing half-fitted, and no older model under new parameters.
-            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-                delattr(self, name)
+            forget(self)
             raise
+
+    def _request(self, ask: Ask) -> Request:
+        ask.only_linear()
+        return make_request(
+            epsilon=ask.epsilon,
+            delta=ask.delta,
+            adjacency=check_adjacency(ask.adjacency, ()),
+            unit=ask.unit,
+            assumptions=ask.assumptions,
+            engine=ask.engine,
+            conditioning=ask.conditioning,
+            leverage=ask.leverage,
+            shrinkage=ask.shrinkage,
+            random_state=ask.random_state,
+            recorded=ask.recorded,
+            nonprivate=ask.nonprivate,
+        )
+
+    def _linear_attributes(self) -> None:
+        intercept, public, private = affine(self.result_.model)
+        self.intercept_ = float(intercept[0])
+        self.coef_ = np.zeros(self.columns_.size)
+        self.coef_[self.columns_] = public[0]
+        if private.shape[1]:
+            self.coef_[~self.columns_] = private[0]
 
     def _fit(
         self, X: Any, y: Any, request: Request, bounds: tuple[float, float], rows_per_unit: int
@@ -198,6 +245,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         result = fit(problem, request, ledger=self.ledger, label=type(self).__name__)
         self.result_ = result
         self.guarantee_ = result.guarantee
+        self.columns_ = columns
+        self.uses_private_ = False
         self.intercept_ = result.model.intercept
         self.coef_ = np.zeros(columns.size)
         self.coef_[columns] = result.model.coefficients
@@ -208,9 +257,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions of shape (n,), clipped to `target_bounds`."""
-        check_is_fitted(self, "result_")
-        matrix, _ = self._public_part(X, reset=False)
-        return self.result_.model.predict(matrix)
+        public, private = parts_of(self, X)
+        model = self.result_.model
+        if isinstance(model, LinearModel):
+            return model.predict(public)
+        return model.predict(public, private)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination of `predict`, computed without any privacy.
@@ -229,65 +280,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         -----
         UncertifiedWarning
         """
-        warnings.warn(
-            UncertifiedWarning(
-                "PrivateRegressor.score reads labels without privacy and without a charge: use it on public "
-                "labels only."
-            ),
-            stacklevel=2,
-        )
+        warn_of_score(self)
         return super().score(X, y, sample_weight)
-
-    def _public_part(
-        self, X: Any, *, reset: bool, relation: Adjacency | None = None
-    ) -> tuple[Any, np.ndarray]:
-        """Return the validated public columns of X, and which they are; private cells are never read."""
-        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 1}
-        check_real(X)  # a message of scikit-learn's would print the rows, as for other shapes
-        if isinstance(self.public, str) and self.public == "all":
-            X = matrix_of(X)
-            check_table(X)
-            matrix: Any = validate_data(self, X, reset=reset, **checks)
-            return matrix, np.ones(matrix.shape[1], dtype=bool)
-        shape_of(X)
-        validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns alone
-        columns = self._public_columns(shape_of(X)[1])
-        if relation is not None:
-            check_adjacency(relation, tuple(str(name) for name in self._names(columns.size)[~columns]))
-        part = take_columns(X, columns)
-        matrix = check_array(part, ensure_min_features=0, estimator=self, input_name="X", **checks)
-        return matrix, columns
-
-    def _names(self, p: int) -> np.ndarray:
-        names = getattr(self, "feature_names_in_", None)
-        return np.array([f"x{i}" for i in range(p)], dtype=object) if names is None else names
-
-    def _public_columns(self, p: int) -> np.ndarray:
-        public = self.public
-        if isinstance(public, str):
-            if public == "all":
-                return np.ones(p, dtype=bool)
-            raise ParameterError(f"The 'public' parameter is {public!r}.", "Pass 'all', a mask, or names.")
-        values = np.asarray(public)
-        if values.dtype == bool and values.shape == (p,):
-            return values
-        names = getattr(self, "feature_names_in_", None)
-        if values.ndim == 1 and names is not None and values.dtype.kind in "OUT":
-            unknown = [str(name) for name in values if name not in set(names)]
-            if not unknown:
-                return np.isin(names, values.astype(object))
-            raise ParameterError(
-                f"The 'public' parameter names unknown columns: {', '.join(unknown[:5])}.",
-                "Pass names of the columns of X.",
-            )
-        raise ParameterError(
-            f"The 'public' parameter has shape {values.shape} and type {values.dtype}.",
-            f"Pass 'all', a boolean mask of length {p}, or names of a frame's columns.",
-        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = Adjacency.parse(self.adjacency) not in WHOLE_ROWS and self.model == "linear"
         tags.regressor_tags.poor_score = True
         # Noise from the operating system unless seeded.
         tags.non_deterministic = self.random_state is None and not self.nonprivate

@@ -1,38 +1,42 @@
-"""The front door on tables: validate, read what is public, reserve, compute, settle."""
+"""The front door on tables: from a schema to a request, from a table to an engine."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
-from confide.mechanisms.stream import stream as random_stream
-from confide.privacy import Adjacency, Guarantee
-from confide.training import rounds
-from confide.training.choice import choose
-from confide.training.closed_form import Solution, prepare, solve
-from confide.training.design import Basis, Source, public_basis
+from confide.privacy import Adjacency, Guarantee, exact
+from confide.schema.rows import stacked
+from confide.training import engines
+from confide.training.closed_form import prepare
+from confide.training.design import Source
+from confide.training.engines.ask import (
+    WHOLE_ROWS,
+    Ask,
+    Charge,
+    Job,
+    SecretColumns,
+    SecretLabels,
+    changed_options,
+)
+from confide.training.engines.result import ModelResult
 from confide.training.expansion import Powers, expand, names_of, powers_of
-from confide.training.problem import LinearProblem, PublicStep, check_adjacency, check_bounds, public_step
-from confide.training.release import drive, exact_answer, gaussian_answer, shared_answer
-from confide.training.request import DEFAULT, Request, make_request
-from confide.training.result import LinearModel, Statistics, Status, TrainingResult
-from confide.training.rounds import Design
-from confide.training.rounds_geometry import Chosen, choose_geometry
-from confide.training.rounds_trace import Trace
-
-INTERCEPT = "(intercept)"
+from confide.training.linear import fit, plan_step
+from confide.training.problem import LinearProblem, check_adjacency, check_bounds
+from confide.training.request import ENGINES, make_request
+from confide.training.result import TrainingResult
 
 
 @overload
 def train(table: Any, *, dry_run: Literal[True], **options: Any) -> Guarantee: ...
 @overload
-def train(table: Any, *, dry_run: Literal[False] = ..., **options: Any) -> TrainingResult: ...
+def train(table: Any, *, dry_run: Literal[False] = ..., **options: Any) -> Any: ...
 
 
 def train(  # pyright: ignore[reportInconsistentOverload]
@@ -41,36 +45,45 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     epsilon: Any = None,
     delta: Any = None,
     ledger: Any = None,
-    engine: str = DEFAULT,
+    engine: str | None = None,
+    model: str = "linear",
     conditioning: Any = None,
     leverage: float | None = None,
     shrinkage: bool = True,
     fit_intercept: bool = True,
     degree: int = 1,
     adjacency: Adjacency | str | None = None,
+    max_rows: int | None = None,
     random_state: int | None = None,
     dry_run: bool = False,
     nonprivate: bool = False,
     analyst: str | None = None,
     label: str = "",
-) -> TrainingResult | Guarantee:
-    """Fit a private regression of the label on the public columns of a table.
+    **options: Any,
+) -> TrainingResult | ModelResult | Guarantee:
+    """Fit a private model of the label of a table: of a number, or of classes where the label has categories.
 
     Parameters
     ----------
     table : Table
-        From `confide.schema`; a chunked one is read in passes and never held in memory.
+        From `confide.schema`. A chunked one is read in passes and never held in memory by ``rounds`` and
+        ``closed_form`` of numbers; the others hold its encoded columns.
     epsilon, delta : amount
         Total privacy of this call; both required.
     ledger : Ledger or str, optional
         Charged before the label is read, and never refunded. None marks the guarantee ``"unrecorded"``.
-    engine : {"rounds", "closed_form"}
-        ``rounds`` releases a few clipped residuals, ``closed_form`` one statistic without any clipping; see
-        "Choose an engine" in the documentation.
+    engine : str, optional
+        Numbers: ``"rounds"`` (a few clipped residuals; the default with public columns), ``"closed_form"``
+        (one statistic without any clipping), ``"semi_sensitive"`` (public and private columns),
+        ``"adassp"`` or ``"boosted_adassp"`` (no public column; the latter the default there), ``"dpsgd"``.
+        Classes: ``"closed_form"``, ``"randomized_response"`` (None takes the better of both by public
+        quantities), ``"objective"`` (two classes, no public column), ``"dpsgd"``. See "Choose an engine".
+    model : {"linear", "fm", "mlp"}
+        The last two are fitted by ``dpsgd``.
     conditioning : str or tuple, optional
         See `confide.training.conditioning_matrix`; ``("power", p)`` and ``("ridge", rho)`` pass an option.
         None: ``"optimal"`` in ``closed_form``; in each round of ``rounds``, what leaves the least expected
-        posterior variance.
+        posterior variance; ``"spectral"`` for linear models and ``("power", 0.5)`` for others in ``dpsgd``.
     leverage : float, optional
         Leverage quantile in (0, 1] from which public rows are shortened; None lets the expected error
         choose, 1 shortens none (ordinary instead of weighted least squares).
@@ -78,25 +91,32 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         Shrink by the known noise (post-processing).
     fit_intercept : bool
     degree : int
-        Polynomial degree in each numeric public column, 1 to 10. Powers of public columns are public; each
-        term costs one more direction of noise.
+        Polynomial degree in each numeric public column, 1 to 10, of ``rounds`` and ``closed_form`` of
+        numbers. Powers of public columns are public; each term costs one more direction of noise.
     adjacency : Adjacency or str, optional
         ``replace_label`` where the schema has no private column. Where it has some,
-        ``replace_private_part`` must be said: this engine then leaves those columns out, with a warning.
+        ``replace_private_part`` must be said: engines that read public columns alone then leave those out,
+        with a warning. ``replace_one`` and ``add_remove_one`` need a schema without public columns.
+    max_rows : int, optional
+        Public bound on the number of rows under ``add_remove_one``, for ``dpsgd``.
     random_state : int, optional
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool
         Return the guarantee that would be charged; only the schema and the ledger are read. Raises the
-        refusal that the ledger would answer with. With ``rounds`` its event is one Gaussian release, to which
-        the rounds compose: how many share its budget is decided by the number of rows, which is not read.
+        refusal that the ledger would answer with. Its event is that of one release of the whole budget where
+        public rows decide how many share it; a choice of ``randomized_response`` costs no delta.
     nonprivate : bool
         With ``epsilon=inf``: no noise, no ledger, so marked.
     analyst, label : str
         Passed on to the ledger.
+    **options
+        Of engine ``dpsgd``: hidden, activation, embedding, rank, switch, optimizer, learning_rate, steps,
+        batch_size, clip, average. See `confide.training.sgd.SGDRequest`.
 
     Returns
     -------
-    TrainingResult, or Guarantee with ``dry_run=True``
+    TrainingResult (``rounds`` and ``closed_form`` of numbers), ModelResult, or Guarantee with
+    ``dry_run=True``
 
     Raises
     ------
@@ -111,47 +131,98 @@ def train(  # pyright: ignore[reportInconsistentOverload]
             "Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.PrivateRegressor.",
         )
     schema = table.schema
-    private = tuple(column.name for column in schema.columns if column.role == "private")
+    if not any(column.role == "label" for column in schema.columns):
+        raise SchemaError("The schema has no label column.", "Give one column role = 'label'.")
+    relation = _relation(schema, adjacency)
+    classes = () if schema.label.numeric else tuple(schema.label.categories)
+    if schema.label.numeric:
+        check_bounds(table.label_bounds)
+    elif len(classes) < 2:
+        raise SchemaError(
+            f"The label has {len(classes)} categories.", "Declare two or more categories of the label."
+        )
+    chosen = engine or engines.default_engine(
+        classes=len(classes),
+        model=model,
+        adjacency=relation,
+        public=bool(schema.public) or not schema.private,
+        delta=exact(delta, "delta"),
+    )
+    powers = powers_of(numeric_columns(schema), degree)
+    ask = Ask(
+        chosen,
+        epsilon,
+        delta,
+        relation,
+        None if classes else (float(table.label_bounds[0]), float(table.label_bounds[1])),
+        classes or None,
+        model,
+        conditioning,
+        leverage,
+        shrinkage,
+        fit_intercept,
+        changed_options(options),
+        max_rows,
+        schema.max_rows_per_id or 1,
+        str(schema.unit or "row"),
+        schema.declaration,
+        (),
+        ledger is not None,
+        random_state,
+        nonprivate,
+    )
+    run = _run_linear if chosen in ENGINES and not classes else _run_engine
+    return run(table, ask, powers, dry_run, Charge(ledger, table, analyst, label or "train"))
+
+
+def _relation(schema: Any, adjacency: Adjacency | str | None) -> Adjacency:
+    """Return the relation that is asked for, where the roles of the columns allow it."""
+    private = tuple(column.name for column in schema.private)
     if adjacency is None:
         if private:
             raise UnsupportedError(
                 f"The schema has private columns ({', '.join(private[:5])}) and no 'adjacency' is given.",
-                "Pass adjacency='replace_private_part'; the engine then leaves private columns out.",
+                "Pass adjacency='replace_private_part'.",
             )
-        adjacency = Adjacency.REPLACE_LABEL
-    relation = check_adjacency(adjacency, private)
-    if not any(column.role == "label" for column in schema.columns):
-        raise SchemaError("The schema has no label column.", "Give one column role = 'label'.")
-    check_bounds(table.label_bounds)
-    request = make_request(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=relation,
-        unit=str(schema.unit or "row"),
-        declaration=schema.declaration,
-        engine=engine,
-        conditioning=conditioning,
-        leverage=leverage,
-        shrinkage=shrinkage,
-        random_state=random_state,
-        recorded=ledger is not None,
-        nonprivate=nonprivate,
-    )
-    powers = powers_of(numeric_columns(schema), degree)
-    if dry_run:
-        from confide.ledger import rehearse
-
-        rehearse(ledger, request.guarantee, table=table, analyst=analyst)
-        return request.guarantee
-    if private:
-        warnings.warn(
-            UncertifiedWarning(
-                f"The engine {request.engine!r} leaves the private columns out: {', '.join(private[:5])}."
-            ),
-            stacklevel=2,
+        return Adjacency.REPLACE_LABEL
+    relation = Adjacency.parse(adjacency)
+    if relation not in WHOLE_ROWS:
+        return check_adjacency(relation, private)
+    if schema.public:
+        raise UnsupportedError(
+            f"Under {relation.value!r} no column is public, and {schema.public[0].name!r} is declared so.",
+            "Declare all columns private, or pass adjacency='replace_label' or 'replace_private_part'.",
         )
-    problem = table_problem(table, intercept=fit_intercept, powers=powers)
-    result = fit(problem, request, ledger=ledger, table=table, analyst=analyst, label=label or "train")
+    schema.require(relation)
+    return relation
+
+
+def _run_linear(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Charge) -> Any:
+    """Run `rounds` or `closed_form` of a number, which read tables in passes."""
+    if ask.options or ask.model != "linear":
+        ask.only_linear()
+    schema = table.schema
+    request = make_request(
+        epsilon=ask.epsilon,
+        delta=ask.delta,
+        adjacency=ask.adjacency,
+        unit=ask.unit,
+        declaration=ask.declaration,
+        engine=ask.engine,
+        conditioning=ask.conditioning,
+        leverage=ask.leverage,
+        shrinkage=ask.shrinkage,
+        random_state=ask.random_state,
+        recorded=ask.recorded,
+        nonprivate=ask.nonprivate,
+    )
+    if dry_run:
+        return _rehearsed(request.guarantee, charge)
+    _warn_of_private(ask, schema)
+    problem = table_problem(table, intercept=ask.fit_intercept, powers=powers)
+    result = fit(
+        problem, request, ledger=charge.ledger, table=table, analyst=charge.analyst, label=charge.label
+    )
     model = replace(
         result.model,
         names=base_names(schema),
@@ -160,6 +231,84 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         features=schema.features().to_dict() if schema.public else None,
     )
     return replace(result, model=model)
+
+
+def _run_engine(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Charge) -> Any:
+    """Run an engine of `confide.training.engines`."""
+    if powers:
+        raise UnsupportedError(
+            f"The engine {ask.engine!r} knows no 'degree'.", "Leave it out, or pass model='mlp' with 'dpsgd'."
+        )
+    if ask.engine in engines.ONLY_PRIVATE and table.schema.public:
+        raise UnsupportedError(
+            f"The engine {ask.engine!r} reads no column as public.",
+            "Declare all columns private, or pass an engine that uses public columns.",
+        )
+    engine = engines.make(ask)
+    if dry_run:
+        return _rehearsed(engine.guarantee, charge)
+    uses = ask.engine in engines.USES_PRIVATE
+    if not uses:
+        _warn_of_private(ask, table.schema)
+    result = engine.fit(table_job(table, private=uses), charge)
+    return replace(result, model=table_model(result.model, table.schema, private=uses))
+
+
+def _rehearsed(guarantee: Guarantee, charge: Charge) -> Guarantee:
+    from confide.ledger import rehearse
+
+    rehearse(charge.ledger, guarantee, table=charge.table, analyst=charge.analyst)
+    return guarantee
+
+
+def _warn_of_private(ask: Ask, schema: Any) -> None:
+    private = [column.name for column in schema.private]
+    if private:
+        name = "closed_form" if ask.engine == "auto" else ask.engine
+        warnings.warn(
+            UncertifiedWarning(
+                f"The engine {name!r} leaves the private columns out: {', '.join(private[:5])}."
+            ),
+            stacklevel=4,
+        )
+
+
+def table_job(table: Any, *, private: bool) -> Job:
+    """Return the columns of a table, encoded; private ones and labels are read when they are asked for."""
+    schema = table.schema
+    chunked = hasattr(table, "public_chunks")
+    parts = list(table.public_chunks()) if chunked else [table]
+    public = stacked([part.public.matrix for part in parts], len(base_names(schema)))
+    n = sum(part.n_rows for part in parts)
+    names = [name for column in schema.private for name in column.feature_names] if private else []
+
+    def chunks() -> Iterator[Any]:
+        return iter(table.chunks()) if chunked else iter((table,))
+
+    def cells() -> Any:
+        return _dense(stacked([part.private.matrix for part in chunks()], len(names)))
+
+    def labels() -> Any:
+        return np.concatenate([np.asarray(part.label) for part in chunks()])
+
+    ids = None if schema.id is None else np.concatenate([part.ids for part in parts])
+    secret = SecretColumns((n, len(names)), cells if names else (lambda: np.zeros((n, 0))))
+    return Job(public, secret, SecretLabels(n, labels), ((-1.0, 1.0),) * len(names), True, ids)
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+def table_model(core: Any, schema: Any, *, private: bool) -> Any:
+    """Return a model that reads raw rows by the declarations of the columns it uses."""
+    from confide.schema import Schema
+    from confide.training.engines.table_model import TableModel
+
+    used = (*schema.public, *(schema.private if private else ()))
+    features = Schema(used, name=schema.name, declared_by=schema.declared_by, note=schema.note).to_dict()
+    names = [name for column in schema.private for name in column.feature_names] if private else []
+    return TableModel(core, base_names(schema), tuple(names), schema.digest, features if used else None)
 
 
 def base_names(schema: Any) -> tuple[str, ...]:
@@ -194,73 +343,6 @@ def table_problem(table: Any, *, intercept: bool = True, powers: Powers = ()) ->
         (lambda: (part.ids for part in public_parts())) if per_person else None,
         intercept,
     )
-
-
-def fit(
-    problem: LinearProblem,
-    request: Request,
-    *,
-    ledger: Any = None,
-    table: Any = None,
-    analyst: str | None = None,
-    label: str = "train",
-) -> TrainingResult:
-    """Read what is public, reserve, release, settle. A charge stays whatever happens after it.
-
-    All that public quantities can refuse (rows, ids, grid, width of the noise) is refused before the charge.
-    """
-    from confide.ledger import charged
-
-    # Without noise there is nothing to clip: one round of the closed form.
-    planner = _plan_rounds if request.engine == "rounds" and not request.nonprivate else _plan_closed_form
-    request, rows, run = planner(problem, request)
-    _warn_of_delta(request, rows)
-    with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
-        result = run()
-    return result if reservation is None else replace(result, entry=reservation.id)
-
-
-#: The request with the event of what will be run, the public number of rows, what is run after the charge.
-_Planned = tuple[Request, int, Callable[[], TrainingResult]]
-
-
-def _plan_closed_form(problem: LinearProblem, request: Request) -> _Planned:
-    step = plan_step(problem, request)
-    prepare(step, request.noise_multiplier)
-
-    def run() -> TrainingResult:
-        if request.nonprivate:
-            answer = exact_answer
-        else:
-            answer = gaussian_answer(request.noise_multiplier, random_stream(request.seed))
-        solution = drive(solve(problem, step, request.noise_multiplier, shrinkage=request.shrinkage), answer)
-        return assemble(problem, request, step, solution)
-
-    return request, step.basis.n, run
-
-
-def _plan_rounds(problem: LinearProblem, request: Request) -> _Planned:
-    design, onto = plan_design(problem, request)
-    request = request.shared(design.schedule.multipliers)
-
-    def run() -> TrainingResult:
-        answer = shared_answer(design.schedule.multipliers, random_stream(request.seed))
-        solver = rounds.solve(problem, design, shrinkage=request.shrinkage)
-        return assemble_rounds(problem, request, design, onto, *drive(solver, answer))
-
-    return request, design.basis.n, run
-
-
-def _warn_of_delta(request: Request, n: int) -> None:
-    """Warn of a delta that is not far below one over the public number of rows (pitfall F10)."""
-    delta = float(request.guarantee.delta)
-    if 10 * delta * n > 1:
-        warnings.warn(
-            f"The 'delta' parameter is {delta:g} for {n} rows: a mechanism that publishes one row in full "
-            f"may satisfy a delta near {1 / max(n, 1):.1g}. Pass a far smaller one.",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 @dataclass(frozen=True)
@@ -319,124 +401,3 @@ def forecast(
         amounts = request.guarantee
         rows.append(Forecast(float(amounts.epsilon), float(amounts.delta), error, step.basis.n))
     return tuple(rows)
-
-
-def plan_step(problem: LinearProblem, request: Request) -> PublicStep:
-    """Choose and measure the release of a request, from public rows alone."""
-    basis = public_basis(problem.source, intercept=problem.intercept)
-    plan = choose(
-        basis,
-        request.noise_multiplier,
-        kind=request.conditioning or "optimal",
-        leverage=request.leverage,
-        p=request.power,
-        rho=request.rho,
-    )
-    return public_step(problem, basis, plan)
-
-
-def plan_design(problem: LinearProblem, request: Request) -> tuple[Design, Basis]:
-    """Return the public part of `rounds`, and the basis that its model lives in."""
-    basis = public_basis(problem.source, intercept=True)
-    onto = basis if problem.intercept else public_basis(problem.source, intercept=False)
-    return rounds.plan_rounds(problem, basis, request.noise_multiplier, _chooser(basis, request)), onto
-
-
-def _chooser(basis: Basis, request: Request) -> rounds.Chooser:
-    """Return the geometry of a round: the conditioning that was asked for, or the best one."""
-    kind = request.conditioning
-    if kind is None:
-        return lambda prior, noise, residual: choose_geometry(basis, prior, noise, residual, request.leverage)
-
-    def asked(prior: np.ndarray, noise: float, residual: float) -> Chosen:
-        plan = choose(basis, noise, kind=kind, leverage=request.leverage, p=request.power, rho=request.rho)
-        return Chosen(plan, kind, float(np.trace(prior)))
-
-    return asked
-
-
-def assemble(
-    problem: LinearProblem, request: Request, step: PublicStep, solution: Solution
-) -> TrainingResult:
-    """Turn a solution in public coordinates into coefficients of the encoded columns."""
-    k = step.basis.size
-    unit = np.linalg.solve(step.plan.factor.T @ step.A, np.eye(k))
-    statistics = Statistics(
-        rows=step.basis.n,
-        rank=step.basis.directions.shape[1],
-        singular_values=step.basis.singular_values,
-        label_range=problem.upper - problem.lower,
-        noise_trace=float(np.sum(unit**2)),
-        sampling_trace=float(np.sum(np.linalg.solve(step.A, step.B) * np.linalg.inv(step.A).T)),
-        lower_trace=k**2 / step.basis.n,
-        sensitivity=solution.sensitivity,
-        noise_multiplier=request.noise_multiplier,
-        share=step.plan.share,
-        quantile=step.plan.quantile,
-        gap=step.plan.gap,
-        effective=solution.effective,
-    )
-    return _result(problem, request, step.basis, solution, statistics)
-
-
-def assemble_rounds(
-    problem: LinearProblem, request: Request, design: Design, onto: Basis, solution: Solution, trace: Trace
-) -> TrainingResult:
-    """Turn the solution of `rounds` into coefficients of the encoded columns."""
-    if not problem.intercept:
-        solution = rounds.projected(problem, solution, design.basis, onto)
-    last, n = trace.rounds[-1], onto.n
-    scale = (request.noise_multiplier * solution.sensitivity) ** 2
-    statistics = Statistics(
-        rows=n,
-        rank=onto.directions.shape[1],
-        singular_values=onto.singular_values,
-        label_range=problem.upper - problem.lower,
-        noise_trace=float(np.trace(solution.noise)) / scale,
-        sampling_trace=float(np.trace(solution.sampling)) / solution.residual_variance,
-        lower_trace=onto.size**2 / n,
-        sensitivity=solution.sensitivity,
-        noise_multiplier=request.noise_multiplier,
-        share=last.intercept_share,
-        quantile=last.quantile,
-        gap=math.nan,
-        effective=solution.effective,
-    )
-    return replace(_result(problem, request, onto, solution, statistics), trace=trace)
-
-
-def _result(
-    problem: LinearProblem, request: Request, basis: Basis, solution: Solution, statistics: Statistics
-) -> TrainingResult:
-    J = basis.to_coefficients()
-    first = 0 if problem.intercept else 1
-    names = ((INTERCEPT,) if problem.intercept else ()) + basis.names
-    J_named = J[first:]
-
-    def named(theta: np.ndarray) -> dict[str, float]:
-        values = J_named @ theta
-        if problem.intercept:
-            values[0] += problem.centre
-        return dict(zip(names, values.tolist(), strict=True))
-
-    def deviations(covariance: np.ndarray) -> dict[str, float]:
-        variances = np.einsum("ij,jk,ik->i", J_named, covariance, J_named, optimize=True)
-        return dict(zip(names, np.sqrt(np.maximum(variances, 0.0)).tolist(), strict=True))
-
-    values = J @ solution.estimate
-    model = LinearModel(
-        float(values[0] + problem.centre), values[1:], basis.names, (problem.lower, problem.upper)
-    )
-    return TrainingResult(
-        model,
-        request.guarantee,
-        Status.NONPRIVATE if request.nonprivate else Status.RELEASED,
-        named(solution.estimate),
-        named(solution.unbiased),
-        J_named @ solution.noise @ J_named.T,
-        deviations(solution.noise),
-        deviations(solution.noise + solution.sampling),
-        deviations(solution.posterior),
-        float(np.sqrt(solution.residual_variance)),
-        statistics,
-    )

@@ -120,8 +120,9 @@ def parts_of(estimator: Any, X: Any) -> tuple[Any, Any]:
     matrix, private, _ = estimator._both_parts(
         X, reset=False, relation=relation if relation in WHOLE_ROWS else None
     )
+    held = getattr(estimator.result_.model, "names", None)  # a `LinearModel` reads a matrix of no columns too
     return (
-        matrix if matrix.shape[1] else None,
+        matrix if matrix.shape[1] or held is not None else None,
         private.to_numpy() if estimator.uses_private_ else None,
     )
 

@@ -123,7 +123,7 @@ def plan_event(plan: Any) -> Event:
 def _targets(job: Job, ask: Ask) -> Any:
     values = np.asarray(job.labels, dtype=np.float64)
     if ask.classes is not None:
-        return np.where(values > 0, 1.0, -1.0)
+        return np.where(values == 1.0, 1.0, -1.0)  # whatever is neither class counts as the first
     assert ask.target_bounds is not None
     low, high = ask.target_bounds
     with np.errstate(all="ignore"):
