@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.stats import beta
 from confide.errors import ConfideError, DataError, ParameterError, UnsupportedError
 from confide.mechanisms import gaussian_release, laplace_release, os_stream, seeded_stream
 from confide.privacy import Event, gaussian_sigma
-from confide.training import adassp, least_squares, noisy_statistics
+from confide.training import adassp, boosted_adassp, least_squares, noisy_statistics
 from confide.training.coefficients import Rows, check_method, make_shape
 from confide.training.release import drive, exact_answer
 
@@ -284,3 +285,79 @@ def _few(shape, rows):
     from confide.training.coefficients import check_rows
 
     check_rows(shape, rows, most=5)
+
+
+@pytest.mark.parametrize("fit", [adassp, boosted_adassp, lambda X, y, e, _, a: noisy_statistics(X, y, e, a)])
+def test_messages_hold_no_cell(fit):
+    """Objects without a number count as 0; a type that is refused is named without a cell."""
+    cells = np.array([[1, 2], [3, "secret-diagnosis"]], dtype=object)
+    told = fit(cells, np.array([0, "secret"], dtype=object), 1, 1e-6, "replace_one")
+    assert np.isfinite(told.coefficients).all()
+    assert fit(cells.tolist(), [0, "secret"], 1, 1e-6, "replace_one").coefficients.shape == (2,)
+    for bad in (cells.astype(str), np.ones((2, 2)) + 0.5j):
+        with pytest.raises(ValueError, match=r"type|Complex") as info:
+            fit(bad, np.zeros(2), 1, 1e-6, "replace_one")
+        assert "secret" not in str(info.value)
+        with pytest.raises(ValueError, match=r"type|Complex"):
+            fit(np.zeros((2, 2)), bad[0], 1, 1e-6, "replace_one")
+
+
+def test_objects_are_the_numbers_they_hold():
+    plan = plan_for()
+    X, y = data(40)
+    cells = X.astype(object)
+    cells[0], cells[1, 0] = [str(x) for x in X[0]], None
+    X[1, 0] = np.nan
+    told = statistic(cells, y.astype(object), plan).value
+    np.testing.assert_array_equal(told, statistic(X, y, plan).value)
+
+
+@pytest.mark.parametrize("epsilon", [1e15, 1e18, 1e40])
+@pytest.mark.parametrize("n", [0, 1, 50])
+@pytest.mark.parametrize("fit", [noisy_statistics, lambda X, y, e, a: adassp(X, y, e, 1e-6, a)])
+def test_equal_columns_at_any_epsilon(fit, n, epsilon):
+    """Nothing raises once it is charged: noise below rounding leaves the ridge of the rounding."""
+    told = fit(np.ones((n, 3)), np.ones(n), epsilon, "replace_one")
+    assert np.isfinite(told.coefficients).all()
+    assert np.isfinite(told.covariance).all()
+    if n:
+        assert told.intercept + told.coefficients.sum() == pytest.approx(1, abs=0.05)
+
+
+def test_results_carry_their_guarantee():
+    X, y = data(50)
+    told = adassp(X, y, 1, 1e-6, "add_remove_one").guarantee
+    assert (told.epsilon, told.delta, told.adjacency.value) == (1, Fraction(1, 10**6), "add_remove_one")
+    assert told.assumptions == ("unrecorded",)
+    for seed in (3, seeded_stream(3)):
+        assert "seeded" in adassp(X, y, 1, 1e-6, "replace_one", random_state=seed).guarantee.assumptions
+        assert (
+            "seeded" in boosted_adassp(X, y, 1, 1e-6, "replace_one", random_state=seed).guarantee.assumptions
+        )
+        assert "seeded" in noisy_statistics(X, y, 1, "replace_one", random_state=seed).guarantee.assumptions
+    assert adassp(X, y, 1, 1e-6, "replace_one", random_state=os_stream()).guarantee.assumptions == (
+        "unrecorded",
+    )
+    many = noisy_statistics(X, y, 1, "replace_one", rows_per_unit=3)
+    assert many.guarantee.unit == "person"
+    assert many.guarantee.assumptions == ("at most 3 rows a person", "unrecorded")
+    assert many.guarantee.event == many.event
+    assert many.to_dict()["guarantee"] == many.guarantee.to_dict()
+
+
+@pytest.mark.parametrize(("options", "word"), [
+    ({"feature_bound": True}, "feature_bound"), ({"feature_bound": "1"}, "feature_bound"),
+    ({"target_bound": True}, "target_bound"), ({"row_norm": True}, "row_norm"), ({"row_norm": "1"}, "row_norm"),
+    ({"row_norm": math.nan}, "row_norm"), ({"intercept": math.nan}, "intercept"), ({"intercept": "no"}, "intercept"),
+    ({"rows_per_unit": True}, "rows a unit"), ({"rows_per_unit": 1.5}, "rows a unit"),
+])  # fmt: skip
+@pytest.mark.parametrize("fit", [adassp, boosted_adassp])
+def test_parameters_of_another_type_are_refused(fit, options, word):
+    with pytest.raises(ParameterError, match=word):
+        fit(*data(5), 1, 1e-6, "replace_one", **options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = {"row_norm": np.float32(1), "rows_per_unit": np.int64(2), "feature_bound": np.float32(1)}
+    told = adassp(*data(5), 1, 1e-6, "replace_one", intercept=np.bool_(True), **given)
+    assert dict(told.facts)["row_norm"] == pytest.approx(math.sqrt(2))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from confide.errors import ParameterError, UnsupportedError
-from confide.mechanisms import os_stream, seeded_stream
+from confide.errors import ConfideError, ParameterError, UnsupportedError
+from confide.mechanisms import os_stream, round_toward_zero, seeded_stream
 from confide.privacy import Event
 from confide.training import objective
 from confide.training.coefficients import Rows, make_shape
@@ -365,3 +365,60 @@ def test_black_box_audit(delta, draws):
     power, alarm = lower_bound(*samples, 1.0)
     assert power - math.e * alarm <= delta
     assert np.median(samples[1]) > np.median(samples[0])  # it tells the two apart, within the claim
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("rows", [1, 2, 100, 1000, None])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-6), (1, 0), (10, 1e-6), (1e4, 0), (1e6, 1e-6)])
+def test_the_grid_of_the_output_holds_every_point_of_the_ball(name, rows, epsilon, delta):
+    """The certified distance may be so small that a grid of its size would cut the minimiser off."""
+    for size in (1, 5):
+        plan = objective.make_plan(make_shape(size, "replace_one"), epsilon, delta, name, rows=rows)
+        assert plan.radius / plan.output_step <= 2.0**60
+        corner = np.full(plan.shape.size, plan.radius)
+        kept = round_toward_zero(corner, plan.output_step) * plan.output_step
+        np.testing.assert_allclose(kept, corner, rtol=2.0**-40)
+        # The padding pays for the step, whichever is larger, in the norm that is charged.
+        least = 2 * plan.distance * (1 if delta else math.sqrt(plan.shape.size))
+        assert plan.output_sensitivity >= least + plan.output_step * math.sqrt(plan.shape.size)
+
+
+@pytest.mark.parametrize(("n", "epsilon", "delta"), [(1, 1e4, 0), (2, 1e4, 0), (100, 1e4, 0), (1, 1e6, 1e-6)])
+def test_few_rows_have_the_coefficients_of_the_minimiser(n, epsilon, delta):
+    """Once they saturated at 2^61 steps of the grid, and were off by 12."""
+    X, y = np.full((n, 1), 0.5), np.full(n, 1.0)
+    plan = objective.make_plan(make_shape(1, "replace_one"), epsilon, delta, "logistic", rows=n)
+    told = objective.release(Rows(X, y, plan.shape), plan, stream=seeded_stream(1))
+    solver = objective.solve(Rows(X, y, plan.shape), plan)
+    next(solver)
+    value = solver.send(np.zeros(2))
+    exact = value.value * value.step
+    scale = plan.spread / plan.ridge
+    assert abs(told.intercept - exact[0]) < 20 * scale + 1e-6
+    assert abs(told.coefficients[0] - exact[1]) < 20 * scale + 1e-6
+
+
+@pytest.mark.parametrize("shape", [1e-320, 1e-8, "x", True, math.nan, math.inf])
+def test_shapes_of_losses_are_checked_before_the_charge(shape):
+    with pytest.raises(ParameterError, match="loss_shape"):
+        objective.make_plan(make_shape(2, "replace_one"), 1, 1e-6, "huber", loss_shape=shape)
+
+
+@pytest.mark.parametrize("options", [
+    {"ridge": "1000"}, {"ridge": True}, {"ridge": math.nan}, {"radius": "1"}, {"radius": True}
+])  # fmt: skip
+def test_other_types_are_refused(options):
+    with pytest.raises(ParameterError, match=next(iter(options))):
+        objective.make_plan(make_shape(2, "replace_one"), 1, 1e-6, "huber", **options)
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-9, 1e18, 1e100, 1e250])
+@pytest.mark.parametrize("delta", [0, 1e-6, 1e-50])
+@pytest.mark.parametrize("name", LOSSES)
+def test_extreme_amounts_are_refused_before_the_charge_or_served(epsilon, delta, name):
+    try:
+        plan = objective.make_plan(make_shape(2, "replace_one"), epsilon, delta, name, rows=5)
+    except ConfideError:
+        return
+    rows = Rows(np.ones((5, 2)), np.ones(5), plan.shape)
+    assert np.isfinite(objective.release(rows, plan).coefficients).all()

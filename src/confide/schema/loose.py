@@ -94,6 +94,7 @@ def check_real(values: Any, what: str = "X") -> None:
         types = [own]
     else:
         types = list(kinds.values()) if isinstance(kinds, dict) else list(np.atleast_1d(kinds))
+    types += [getattr(getattr(kind, "categories", None), "dtype", None) for kind in types]
     if any(getattr(kind, "kind", "") == "c" for kind in types):
         raise ValueError(f"Complex data not supported: pass real numbers as {what}.")
 

@@ -31,6 +31,8 @@ MAX_ROWS = 1 << 24
 MAX_COLUMNS = 512
 #: Numbers of a block of rows.
 _BLOCK = 1 << 21
+#: Past this the curve of Gaussian noise leaves the range of a double.
+_LARGEST_EPSILON = 10**100
 #: What the declared bounds of cells and targets may be.
 _BOUNDS = (1e-100, 1e100)
 #: The engines of this house whose privacy rests on public rows.
@@ -220,7 +222,7 @@ def check_method(method: Any, known: tuple[str, ...]) -> str:
 
 
 def check_budget(epsilon: Any, delta: Any) -> tuple[Fraction, Fraction]:
-    """Return epsilon > 0 and 0 <= delta < 1, exact.
+    """Return 0 < epsilon <= 1e100 and 0 <= delta < 1, exact.
 
     Raises
     ------
@@ -229,6 +231,11 @@ def check_budget(epsilon: Any, delta: Any) -> tuple[Fraction, Fraction]:
     amount, share = exact(epsilon, "epsilon"), exact(delta, "delta")
     if amount == 0:
         raise ParameterError("The 'epsilon' parameter is 0.", "Pass a positive epsilon.")
+    if amount > _LARGEST_EPSILON:
+        raise ParameterError(
+            f"The 'epsilon' parameter is {epsilon!r:.80}.",
+            "Pass a number that means something: at most 1e100.",
+        )
     if share >= 1:
         raise ParameterError(f"The 'delta' parameter is {delta!r}.", "Pass 0 <= delta < 1.")
     return amount, share

@@ -1,0 +1,92 @@
+"""Arrays and lists without a schema: one row of the edge-case table, one test."""
+
+import math
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from confide.errors import DataError
+from confide.schema import loose
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("cell", ["a", None, 1 + 0j, [1, 2], [[1]], np.ones(2), np.ones((2, 2)), {}, 10**400])
+def test_one_cell_of_a_list_changes_neither_type_nor_shape(cell):
+    for X in ([[1, cell], [3, 4]], ((1, cell), (3, 4)), [[1, cell]]):
+        found = loose.matrix_of(X)
+        assert (found.dtype, found.shape) == (np.dtype(object), (len(X), 2))
+        assert found[0, 1] is cell
+        told = loose.numbers(found)
+        assert math.isnan(told[0, 1]) or cell == 10**400
+        assert told[0, 0] == 1
+    found = loose.vector_of([cell, 2])
+    assert (found.dtype, found.shape) == (np.dtype(object), (2,))
+
+
+def test_rows_that_make_no_matrix():
+    for X in ([1, 2], [[1], [2, 3]], ["ab", "cd"], [[1, 2], "ab"], [np.ones((2, 2))]):
+        with pytest.raises(ValueError, match="Reshape"):
+            loose.check_table(loose.matrix_of(X))
+    assert loose.matrix_of([]).shape == (0,)
+    assert loose.matrix_of([[], []]).shape == (2, 0)
+    kept = np.ones((2, 2))
+    assert loose.matrix_of(kept) is kept
+    assert loose.vector_of([[1], (2,), np.array([3])]).tolist() == [1, 2, 3]
+
+
+def test_numbers_of_cells():
+    cells = np.array(
+        ["1.5", " 2 ", "x", None, pd.NA, True, 10**400, -(10**400), Decimal("sNaN")], dtype=object
+    )
+    np.testing.assert_array_equal(
+        loose.numbers(cells), [1.5, 2, np.nan, np.nan, np.nan, 1, np.inf, -np.inf, np.nan]
+    )
+    wide = np.array([np.longdouble("1e4000"), np.longdouble("-1e4000")])
+    assert loose.numbers(wide).tolist() == loose.real(wide).tolist() == [math.inf, -math.inf]
+    for same in (
+        np.ones(2),
+        np.ones(2, dtype=np.float32),
+        np.ones(2, dtype=bool),
+        sparse.csr_matrix(np.ones((2, 2))),
+    ):
+        assert loose.real(same) is same
+
+
+@pytest.mark.parametrize("bad", [
+    np.full((2, 2), 0.123456 + 1j),
+    sparse.csr_matrix(np.full((2, 2), 0.123456 + 1j)),
+    pd.DataFrame({"a": [0.1], "b": [0.123456 + 1j]}),
+    pd.DataFrame({"a": pd.Categorical([0.123456 + 1j])}),
+    pd.Series([0.123456 + 1j]),
+])  # fmt: skip
+def test_complex_types_are_refused_without_their_cells(bad):
+    with pytest.raises(ValueError, match="Complex data not supported") as info:
+        loose.check_real(bad)
+    assert "0.123" not in str(info.value)
+
+
+@pytest.mark.parametrize("kind", [str, bytes, "datetime64[D]", "timedelta64[D]"])
+def test_other_types_are_refused(kind):
+    with pytest.raises(DataError, match="cells of type"):
+        loose.check_numeric(np.zeros((2, 2), dtype=np.int64).astype(kind))
+    loose.check_numeric(np.array([["secret", None]], dtype=object))
+
+
+@pytest.mark.parametrize(("cell", "member", "same"), [
+    (1, 1.0, True), (np.int64(1), 1, True), (True, 1, True), ("a", np.str_("a"), True), (Decimal(1), 1, True),
+    ("1", 1, False), (pd.NA, 1, False), (pd.NA, pd.NA, False), (None, 1, False), (np.ones(2), 1, False),
+    ([1], 1, False), (Decimal("sNaN"), 1, False), (math.nan, math.nan, False), (1 + 0j, 1, False),
+    (pd.Timestamp("2020"), pd.Timestamp("2020"), True), (np.datetime64("2020"), 50, False), (object(), "a", False),
+])  # fmt: skip
+def test_equality_with_a_class(cell, member, same):
+    assert loose.equal(cell, member) is same
