@@ -2,6 +2,12 @@
 
 A `Bound` is all that a bucket needs: the value of `base`, the log-weights eta w_j of its free columns, what a
 child starts from, and where to split. Everything here proposes: whatever it chooses, the bound holds.
+
+Every bounder lowers its bases by `allowance` deltas (`SubsetProblem.rounding`), two at least: a score may
+lie delta below the true one, and the sums of a decision, eta (F - bound) from logarithms, lose a few units of
+n M. Margins that are relative to columns or y vanish with them, faster than what underflow takes; delta does
+not. So no bound of a bucket lies above a score, and `EnvelopeError` is not an outcome; were it one, `draw`
+would start anew with a larger allowance.
 """
 
 from __future__ import annotations
@@ -24,6 +30,8 @@ Mask = npt.NDArray[np.bool_]
 
 _EMPTY = np.zeros(0, dtype=np.int64)
 _NONE = np.zeros(0)
+#: Deltas that a bound lies below what is proven of the true score.
+ALLOWANCE = 2.0
 #: Marginals below this do not enter the point that a bound is linearised at.
 _LEAST_SHARE = 0.01
 #: Log-weights of columns stay below this times eta M, so that their rounding is paid for (`exponent`).
@@ -144,10 +152,12 @@ class QuadraticBounder:
     problem : SubsetProblem
     eta : float
     gram : Gram
+    allowance : float
     """
 
-    def __init__(self, problem: SubsetProblem, eta: float, gram: Gram) -> None:
+    def __init__(self, problem: SubsetProblem, eta: float, gram: Gram, allowance: float = ALLOWANCE) -> None:
         self.problem, self.eta, self.gram = problem, eta, gram
+        self.allowance = allowance * problem.rounding
         self.minorant = Minorant(0.0, problem.products, 1.0, math.sqrt(float(problem.y @ problem.y)))
         #: Whether buckets with one free column use their exact Schur complements.
         self.exact_one = True
@@ -322,9 +332,9 @@ class QuadraticBounder:
             shares = np.empty(chosen.size)
             marginals(logs, left, chosen, shares)
             variance = shares
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             beta = np.sqrt(2 * logs[chosen] / (eta * mu[chosen]))
-        beta = np.where(np.isfinite(beta), beta, 0.0)
+        beta = np.where(np.isfinite(beta), np.minimum(beta, self.problem.radius), 0.0)
         rest = max(0.0, left - float(shares.sum()))
         square, loose = spread_of_rest(logs, mu, self.gram.diagonal, eta, kappa, extra, rest, chosen)
         square += float((bound.point[: pinned.size] ** 2).sum() + (shares * beta**2).sum())
@@ -363,4 +373,4 @@ class QuadraticBounder:
         reach = self.problem.radius * math.sqrt(float(d[pinned].sum()) + left * self.longest**2)
         total = spread + reach
         rounding = self.minorant.kappa * total * total + total * self.minorant.length
-        return 2 * self.unit * rounding + 1e-12 * abs(base)
+        return 2 * self.unit * rounding + 1e-12 * abs(base) + self.allowance

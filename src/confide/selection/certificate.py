@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from confide.selection.bounds import LARGEST, Bound, candidates, symmetric
+from confide.selection.bounds import ALLOWANCE, LARGEST, Bound, candidates, symmetric
 from confide.selection.interior import solve_ball
 from confide.selection.problem import SubsetProblem
 from confide.selection.symmetric import marginals
@@ -36,10 +36,12 @@ class CertificateBounder:
     ----------
     problem : SubsetProblem
     eta : float
+    allowance : float
     """
 
-    def __init__(self, problem: SubsetProblem, eta: float) -> None:
+    def __init__(self, problem: SubsetProblem, eta: float, allowance: float = ALLOWANCE) -> None:
         self.problem, self.eta = problem, eta
+        self.allowance = allowance * problem.rounding
         self.longest = math.sqrt(float(problem.columns.squares.max(initial=0.0)))
         self.tiny = 1e-7 * (float(problem.columns.squares.mean()) + problem.feature_bound**2)
 
@@ -172,4 +174,4 @@ class CertificateBounder:
         length = math.sqrt(float(alpha @ alpha))
         # The terms of `dual` carry a few units of the largest loss or entropy each.
         terms = 16 * 2.0**-53 * problem.n * (1.0 + problem.target_bound + problem.record_range)
-        return 2 * unit * length * reach + terms + 1e-12 * (abs(dual) + own)
+        return 2 * unit * length * reach + terms + 1e-12 * (abs(dual) + own) + self.allowance

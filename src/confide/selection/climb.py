@@ -15,7 +15,7 @@ Columns = np.ndarray
 _SWAPS = 50
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _explain(
     rows: Any, diagonal: Any, c: Any, L: float, members: Any, skip: int, u: Any, d: Any, V: Any
 ) -> float:
@@ -52,7 +52,7 @@ def _explain(
     return value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gains(rows: Any, diagonal: Any, c: Any, L: float, members: Any, out: Any) -> None:
     """Fill what each column would gain if it joined."""
     p = c.size
@@ -62,7 +62,7 @@ def _gains(rows: Any, diagonal: Any, c: Any, L: float, members: Any, out: Any) -
         out[j] = u[j] * u[j] / (2 * d[j])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _neighbours(rows: Any, diagonal: Any, c: Any, L: float, S: Any, group: Any, values: Any) -> float:
     """Fill values[x, j], the value at L with column j in place of S[x] (infinite where j may not)."""
     p, s = c.size, S.size

@@ -18,7 +18,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from confide.selection.bounds import Bound, Columns, Floats, Mask, Minorant, QuadraticBounder
+from confide.selection.bounds import ALLOWANCE, Bound, Columns, Floats, Mask, Minorant, QuadraticBounder
 from confide.selection.certificate import CertificateBounder
 from confide.selection.gram import Gram
 from confide.selection.problem import SubsetProblem
@@ -32,12 +32,13 @@ class CurvedBounder(QuadraticBounder):
     problem : SubsetProblem
     eta : float
     gram : Gram
+    allowance : float
     """
 
-    def __init__(self, problem: SubsetProblem, eta: float, gram: Gram) -> None:
-        super().__init__(problem, eta, gram)
+    def __init__(self, problem: SubsetProblem, eta: float, gram: Gram, allowance: float = ALLOWANCE) -> None:
+        super().__init__(problem, eta, gram, allowance)
         self.exact_one = False
-        self.plain = CertificateBounder(problem, eta)
+        self.plain = CertificateBounder(problem, eta, allowance)
         self.first = self._at(np.zeros(0, dtype=np.int64), np.zeros(0))
 
     def bound(self, pinned: Columns, free: Mask, left: int, guess: Bound | None) -> Bound:

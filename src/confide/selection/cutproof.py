@@ -24,7 +24,7 @@ Supports = npt.NDArray[np.int64]
 _LEAVES = 512
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def top_sums(W: Any, start: int, stop: int, number: int) -> Any:
     """Return T[m - start, r, k]: the sum of the r largest of W[m:stop, k]; W is [p, K]."""
     K = W.shape[1]
@@ -43,7 +43,7 @@ def top_sums(W: Any, start: int, stop: int, number: int) -> Any:
     return T
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def walk(
     C: Any, W: Any, first: int, a: int, TA: Any, TB: Any, threshold: float, chosen: Any, depth: int,
     budget: int, leaves: Any,

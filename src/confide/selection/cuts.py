@@ -66,7 +66,7 @@ class Cutter:
     ridge = 0, no curvature          nu is raised until ridge + nu is 1e-7 of a column's mean square
     zero columns                     weight 0
     equal columns                    no curvature in d: cuts by ridge + nu alone
-    no rows, y = 0, squared loss     scores are all the same, and some cut says so exactly
+    no rows, y = 0, squared loss     scores are all the same, and some cut says so within a step
     with no column but 0
     ===============================  ==================================================================
     """
@@ -81,11 +81,6 @@ class Cutter:
         self.origins = problem.loss.value(problem.y, np.zeros(problem.n))
         #: At least ||X beta|| on the ball, for every support.
         self.reach = problem.radius * math.sqrt(problem.size) * self.longest * (1 + 1e-12)
-        # What a computed score may lie below the true one (`problem.most_rows`; squared: by Cauchy-Schwarz).
-        total = problem.n * problem.record_range
-        if problem.loss.name == "squared":
-            total = min(total, self.reach * (self.reach + float(np.linalg.norm(problem.y))))
-        self.score_error = (100 + problem.size) * _UNIT * total
 
     def cut(self, z: Floats) -> Cut:
         """Return the cut that touches at z, [p] in [0, 1] with sum `size`."""
@@ -103,8 +98,9 @@ class Cutter:
         return self._cut_at(A, members, roots * point, alpha, d, z)
 
     def trivial(self) -> Cut:
-        """Return the cut of losses that are at least 0: constant, and exact where y = 0 or n = 0."""
-        return Cut(-self.problem.origin * (1 + 1e-12), np.zeros(self.problem.p))
+        """Return the cut of losses that are at least 0: constant, and all there is where y = 0 or n = 0."""
+        lost = 1e-12 * self.problem.origin + 2 * self.problem.rounding
+        return Cut(-self.problem.origin - lost, np.zeros(self.problem.p))
 
     def _curvature(self, members: int) -> Floats:
         """Return kappa d for blocks of `members` + size columns, [p]."""
@@ -160,7 +156,7 @@ class Cutter:
         v = problem.columns.correlations(alpha)
         v[members] += d[members] * b
         nu, mu = self._multiplier(v, d, z)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             weights = np.where(v != 0.0, v * v / (2 * mu), 0.0) * (1 + 1e-12)
         r = problem.radius
         constant = math.fsum(terms - self.origins) + float((d[members] * b * b).sum()) / 2 - nu * r * r / 2
@@ -169,9 +165,10 @@ class Cutter:
         lost += 2 * unit * float(np.linalg.norm(alpha)) * self.reach
         # Each term is a few units off the numbers it is made of, but where the fit is 0 it is 0.
         sizes = np.where(exact, 0.0, np.abs(terms) + np.abs(alpha * y) + self.origins)
-        lost += 16 * _UNIT * float(sizes.sum()) + self.score_error
+        lost += 16 * _UNIT * float(sizes.sum())
         lost += 1e-13 * (abs(constant) + nu * r * r + float((d[members] * b * b).sum()))
-        return Cut(constant - lost, weights)
+        # A computed score may lie delta below the true one; and what underflow takes is far below delta.
+        return Cut(constant - lost - 2 * problem.rounding, weights)
 
     def _multiplier(self, v: Floats, d: Floats, z: Floats) -> tuple[float, Floats]:
         """Return the best multiplier of the ball for the point z, and ridge + nu + kappa d, [p].
@@ -192,6 +189,8 @@ class Cutter:
             if norm <= problem.radius * (1 + 1e-12):
                 break
             pull = float((squares / mu**3).sum())
+            if not pull > 0.0:
+                break
             nu += (norm / problem.radius - 1) * norm * norm / pull
         return nu, problem.ridge + nu + d
 

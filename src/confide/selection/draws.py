@@ -12,14 +12,16 @@ from confide.mechanisms.discrete import bernoulli_log
 from confide.mechanisms.stream import RandomStream
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
-from confide.selection.bounds import Bounder, QuadraticBounder
-from confide.selection.envelope import Envelope
+from confide.selection.bounds import ALLOWANCE, Bounder, QuadraticBounder
+from confide.selection.envelope import Envelope, EnvelopeError
 from confide.selection.exponent import exponent
 from confide.selection.gram import Gram
 from confide.selection.listed import draw_mistakes, draw_top_r, top_of
 from confide.selection.problem import SubsetProblem
 
 Support = tuple[int, ...]
+#: Tried one after the other; the last puts bounds below all scores whatever the data: delta is 2^-52 n M.
+_ALLOWANCES = (ALLOWANCE, 2.0**21, 2.0**41, 2.0**61)
 
 
 def draw(
@@ -70,30 +72,35 @@ def draw(
         return draw_top_r(problem, eta, listed, int(size), source)
     if mechanism == "mistakes":
         return draw_mistakes(problem, eta, int(size), source)
-    envelope = make_envelope(problem, eta)
+    run = sample
     if mechanism == "permute_and_flip":
         from confide.selection.flips import flip
 
-        return flip(envelope, int(size), source)
-    return sample(envelope, int(size), source)
+        run = flip
+    for allowance in _ALLOWANCES:
+        try:
+            return run(make_envelope(problem, eta, allowance), int(size), source)
+        except EnvelopeError:  # has not been seen (`bounds`): the same law from looser bounds
+            continue
+    raise EnvelopeError("A bound lies above a score.")
 
 
-def make_envelope(problem: SubsetProblem, eta: float) -> Envelope:
+def make_envelope(problem: SubsetProblem, eta: float, allowance: float = ALLOWANCE) -> Envelope:
     """Return the envelope of a problem, one bucket yet."""
-    return Envelope(problem, eta, make_bounder(problem, eta))
+    return Envelope(problem, eta, make_bounder(problem, eta, allowance))
 
 
-def make_bounder(problem: SubsetProblem, eta: float) -> Bounder:
+def make_bounder(problem: SubsetProblem, eta: float, allowance: float = ALLOWANCE) -> Bounder:
     """Return what computes bounds for the problem's loss."""
     if problem.loss.name == "squared":
-        return QuadraticBounder(problem, eta, Gram(problem.columns))
+        return QuadraticBounder(problem, eta, Gram(problem.columns), allowance)
     from confide.selection.certificate import CertificateBounder
 
     if problem.loss.curvature(problem.reach) > 1e-3:
         from confide.selection.curved import CurvedBounder
 
-        return CurvedBounder(problem, eta, Gram(problem.columns))
-    return CertificateBounder(problem, eta)
+        return CurvedBounder(problem, eta, Gram(problem.columns), allowance)
+    return CertificateBounder(problem, eta, allowance)
 
 
 def sample(envelope: Envelope, size: int, source: RandomStream) -> list[Support]:

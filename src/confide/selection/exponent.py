@@ -1,7 +1,8 @@
 """The exponent of a law: epsilon per unit of score, after everything that the computation costs.
 
-With true scores within [F, F + tau] of the computed ones, a record moves a computed score by a number in
-[-tau, M + tau], up to a part that is the same for every support: a range of M + 2 tau. So does the score of
+Computed scores, rounded up to their public grid, lie within [F - delta, F - delta + tau] of the true ones
+(`problem.most_rows`), so a record moves a computed score by a number in [-tau, M + tau], up to a part that is
+the same for every support: a range of M + 2 tau. So does the score of
 `top_r` (`confide.selection.listed`), and that of `mistakes` where the gap condition holds
 (`confide.selection.gap`).
 
@@ -32,7 +33,7 @@ from typing import Any
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms import choice_cost
 from confide.privacy import Adjacency, exact
-from confide.selection.problem import SubsetProblem
+from confide.selection.problem import SubsetProblem, check_rows
 
 MECHANISMS = ("exponential", "permute_and_flip", "top_r", "mistakes")
 
@@ -65,10 +66,13 @@ def exponent(problem: SubsetProblem, mechanism: str, epsilon: Any, adjacency: Ad
     ParameterError
         For an unknown mechanism or adjacency, and for an epsilon that is not positive and finite.
     UnsupportedError
-        Where epsilon is so small that float slack would use more than a thousandth of it.
+        Where epsilon is so small that float slack would use more than a thousandth of it; for more rows than
+        the rounding proof covers, unless their number is secret.
     """
     check_mechanism(mechanism)
     relation = Adjacency.parse(adjacency)
+    if relation is not Adjacency.ADD_REMOVE_ONE:
+        check_rows(problem.size, problem.n)
     amount = exact(epsilon, "epsilon")
     if amount == 0:
         raise ParameterError("The 'epsilon' parameter is 0.", "Pass a positive epsilon.")

@@ -59,7 +59,11 @@ class Floor:
 
     @property
     def value(self) -> float:
-        """The floor: no score is below it. Equal to `best` once that is proven."""
+        """The floor: no score is below it. Equal to `best` once that is proven.
+
+        Scores lie on a grid and bounds are rounded up to it, so supports that tie with the best need not be
+        told apart.
+        """
         return min(self.best, self._heap[0][0])
 
     def _push(self, bucket: Bucket) -> None:
@@ -73,6 +77,7 @@ class Floor:
                 self.best = min(
                     self.best, problem.centred_score(tuple(sorted((*bucket.pinned, *top.tolist()))))
                 )
+            low = float(problem.on_grid(low))
         else:
             self.best = min(self.best, low)
         heapq.heappush(self._heap, (low, self._serial, bucket))
@@ -92,7 +97,7 @@ class Floor:
         return self.value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _exponentials(words: npt.NDArray[np.uint64], out: Floats) -> int:
     """Fill `out` with unit exponentials; return how many words were read, -1 where they ran out."""
     position = 0

@@ -25,7 +25,7 @@ and x_3 explain y almost equally well beside x_1, and let all other columns be z
 from {1, 2} to {1, 3} with one record. {2, 4} has one mistake on the first table, and the score of {1, 3}; two
 on the second, and the score of {2} alone, worse by an amount that grows with n. Both tables satisfy the
 paper's condition, and the log-ratio at {2, 4} is 5.0, 19.8, 79.5 for n = 100, 400, 1,600 at epsilon = 1
-(tests/selection/test_gap.py; the golden pair, which flips too, violates the paper's condition and shows 5.45).
+(tests/selection/test_gap.py; the golden pair, which flips too, violates the paper's condition: 5.45).
 
 Returning the best support of the level, as the public code does, is not private for any epsilon, gap or no
 gap: at most min(s, p - s) + 1 supports have positive probability, and which ones is a fact about the table.

@@ -23,9 +23,11 @@ from confide.selection.losses import HINGE, HUBER, LOGISTIC, QUANTILE
 
 _HUBER, _QUANTILE, _HINGE, _LOGISTIC = HUBER, QUANTILE, HINGE, LOGISTIC
 _CHUNK = 64
+#: A multiplier of the ball that costs nothing, and that no square of a normal size divides to infinity.
+_LEAST_NU = 2.0**-500
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def loss_value(code: int, shape: float, y: float, z: float) -> float:
     """Return loss(y, z) of one record."""
     if code == _HINGE:
@@ -42,7 +44,7 @@ def loss_value(code: int, shape: float, y: float, z: float) -> float:
     return r * r / 2
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def box_of(code: int, shape: float, y: float) -> Any:
     """Return the bounds of one record's multiplier."""
     if code == _HUBER:
@@ -52,7 +54,7 @@ def box_of(code: int, shape: float, y: float) -> Any:
     return min(y, 0.0), max(y, 0.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def dual_term(code: int, y: float, alpha: float) -> float:
     """Return -conjugate(y, alpha) for alpha inside the box."""
     if code == _LOGISTIC:
@@ -68,7 +70,7 @@ def dual_term(code: int, y: float, alpha: float) -> float:
     return alpha * y
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def ball_conjugate(v: Any, ridge: Any, radius: float) -> float:
     """Return an upper bound on the supremum over ||beta|| <= radius of v'beta - sum ridge beta^2 / 2.
 
@@ -76,8 +78,13 @@ def ball_conjugate(v: Any, ridge: Any, radius: float) -> float:
     nu the iteration ends with is a valid bound.
     """
     nu = 0.0
+    length = 0.0
     for j in range(v.size):
         nu = max(nu, abs(v[j]) / radius - ridge[j])
+        length = max(length, abs(v[j]))
+    if length > 0.0 and radius < np.inf:
+        # No divisor below is 0.
+        nu = max(nu, _LEAST_NU)
     for _ in range(100):
         square = 0.0
         for j in range(v.size):
@@ -93,7 +100,7 @@ def ball_conjugate(v: Any, ridge: Any, radius: float) -> float:
                 share = v[j] / (ridge[j] + nu) / norm
                 pull += share * share / (ridge[j] + nu)
         step = (norm - radius) / radius / pull
-        if not step > 1e-16 * nu:
+        if not 1e-16 * nu < step < np.inf:
             break
         nu += step
     total = 0.0
@@ -105,7 +112,7 @@ def ball_conjugate(v: Any, ridge: Any, radius: float) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def fit_values(
     A: Any, y: Any, code: int, shape: float, ridge: Any, beta: Any, alpha: Any, z: Any, products: Any
 ) -> Any:
@@ -146,7 +153,7 @@ def fit_values(
     return primal, dual
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_ball(
     A: Any,
     y: Any,
@@ -280,6 +287,12 @@ def solve_ball(
             shrink = radius / math.sqrt(square) * (1 - 4e-16)
             for j in range(s):
                 delta[j] = (b[j] + delta[j]) * shrink - b[j]
+        known = True
+        for j in range(s):
+            known &= -np.inf < delta[j] < np.inf
+        if not known:
+            # Nothing to go by: the best pair so far stands.
+            break
         step = _step_length(A, code, shape, y, a, p, q, W, shift, delta, z, mu)
         if smooth:
             # Full Newton steps may overshoot far from the solution: shorten until the value falls.
@@ -309,7 +322,7 @@ def solve_ball(
     return best_value, best_value - best_dual
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _step_length(
     A: Any,
     code: int,

@@ -1,4 +1,8 @@
-"""Numba kernels of subset selection: the fused first pass, exact-enough inner products, ball problems."""
+"""Numba kernels of subset selection: the fused first pass, exact-enough inner products, ball problems.
+
+No kernel of this room raises: divisions follow IEEE 754 (`error_model="numpy"`), and each is either guarded
+or made where `columns.TINY` and `SubsetProblem._check_scale` keep the divisor away from 0.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,16 @@ _CHUNK = 32
 #: A computed inner product is within DOT_ERROR * sum |x_i y_i| of the true one: 32 products and sums in any
 #: order (Higham 2002, section 3.1: gamma_33), then Neumaier's sum of the chunks (2 units).
 DOT_ERROR = 36 * 2.0**-53
+#: A component of c along an eigenvector below this share of c counts as 0: it moves a score by 2^-60 of
+#: radius ||c||, far inside the rounding that is paid for, and what remains divides without underflow.
+_NOTHING = 2.0**-60
 
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
-def measure_rows(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> bool:
-    """Read C-ordered X once; return whether all cells lie inside +-bound (NaN does not)."""
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def measure_rows(X: Any, y: Any, bound: Any, least: Any, squares: Any, products: Any) -> bool:
+    """Read C-ordered X once; return whether all cells are 0 or from `least` to `bound` in size (no NaN)."""
     n, p = X.shape
     outside = 0
     for start in range(0, p, 4096):
@@ -28,7 +35,8 @@ def measure_rows(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> boo
             target = y[i]
             for j in range(start, stop):
                 x = np.float64(X[i, j])
-                inside = abs(x) <= bound
+                size = abs(x)
+                inside = (size <= bound) & ((size >= least) | (size == 0.0))
                 outside += 0 if inside else 1
                 if not inside:
                     x = bound if x > bound else (-bound if x < -bound else 0.0)
@@ -37,9 +45,9 @@ def measure_rows(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> boo
     return outside == 0
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
-def measure_columns(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> bool:
-    """Read X once, given as its transpose [p, n] in C order."""
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def measure_columns(X: Any, y: Any, bound: Any, least: Any, squares: Any, products: Any) -> bool:
+    """Read X once, given as its transpose [p, n] in C order; return as `measure_rows`."""
     p, n = X.shape
     outside = 0
     for j in range(p):
@@ -47,7 +55,8 @@ def measure_columns(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> 
         product = 0.0
         for i in range(n):
             x = np.float64(X[j, i])
-            inside = abs(x) <= bound
+            size = abs(x)
+            inside = (size <= bound) & ((size >= least) | (size == 0.0))
             outside += 0 if inside else 1
             if not inside:
                 x = bound if x > bound else (-bound if x < -bound else 0.0)
@@ -58,7 +67,7 @@ def measure_columns(X: Any, y: Any, bound: Any, squares: Any, products: Any) -> 
     return outside == 0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, inline="never")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}, inline="never")
 def _chunk(x: Any, y: Any, start: int, stop: int) -> float:
     total = 0.0
     for i in range(start, stop):
@@ -66,7 +75,7 @@ def _chunk(x: Any, y: Any, start: int, stop: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def dot(x: Any, y: Any) -> float:
     """Return x'y within `DOT_ERROR` sum |x_i y_i|, whatever the length."""
     total = 0.0
@@ -79,7 +88,7 @@ def dot(x: Any, y: Any) -> float:
     return total + lost
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def gram_of_pairs(A: Any, y: Any, supports: Any, G: Any, c: Any) -> None:
     """Fill c = A'y and the entries of G = A'A that occur in a row of `supports`; the others stay NaN."""
     for j in range(A.shape[1]):
@@ -94,7 +103,7 @@ def gram_of_pairs(A: Any, y: Any, supports: Any, G: Any, c: Any) -> None:
                     G[k, j] = G[j, k]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def eigen(A: Any, V: Any) -> None:
     """Diagonalise the symmetric A in place by Jacobi's rotations; V becomes the eigenvectors (columns)."""
     s = A.shape[0]
@@ -147,7 +156,7 @@ def eigen(A: Any, V: Any) -> None:
                     V[k, j] = sine * x + cosine * z
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _ball_norm(turned: Any, values: Any, nu: float) -> float:
     square = 0.0
     for k in range(turned.size):
@@ -157,7 +166,7 @@ def _ball_norm(turned: Any, values: Any, nu: float) -> float:
     return math.sqrt(square)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> float:
     """Minimise beta'(G + ridge I) beta / 2 - c'beta over ||beta|| <= radius; return the multiplier nu >= 0.
 
@@ -181,8 +190,11 @@ def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> fl
     nu = 0.0
     length = 0.0
     for k in range(s):
-        nu = max(nu, abs(turned[k]) / radius - values[k])
         length = math.hypot(length, turned[k])
+    for k in range(s):
+        if abs(turned[k]) <= _NOTHING * length:
+            turned[k] = 0.0
+        nu = max(nu, abs(turned[k]) / radius - values[k])
     norm = 0.0
     for _ in range(200):
         norm = _ball_norm(turned, values, nu)
@@ -194,18 +206,18 @@ def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> fl
                 share = turned[k] / (values[k] + nu) / norm
                 pull += share * share / (values[k] + nu)
         step = (norm - radius) / radius / pull
-        if not step > 1e-16 * nu:
+        if not 1e-16 * nu < step < np.inf:
             break
         nu += step
-    if norm > radius * (1 + 1e-12):
+    if not norm <= radius * (1 + 1e-12):
         # Newton gave up: halve the interval, whose right end has a norm of at most the radius.
         low, high = nu, length / radius
         for _ in range(200):
             nu = (low + high) / 2
-            if _ball_norm(turned, values, nu) > radius:
-                low = nu
-            else:
+            if _ball_norm(turned, values, nu) <= radius:
                 high = nu
+            else:
+                low = nu
         nu = high
     square = 0.0
     for k in range(s):
@@ -220,7 +232,7 @@ def ball_quadratic(G: Any, c: Any, ridge: float, radius: float, beta: Any) -> fl
     return nu
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def quadratic_value(G: Any, c: Any, ridge: float, beta: Any) -> float:
     """Return beta'(G + ridge I) beta / 2 - c'beta."""
     total = 0.0
@@ -232,9 +244,9 @@ def quadratic_value(G: Any, c: Any, ridge: float, beta: Any) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def squared_scores(G: Any, c: Any, supports: Any, ridge: float, radius: float, out: Any) -> None:
-    """Fill out[i] = F_S - ||y||^2 / 2 for the rows S of `supports`, from G [p, p] and c [p]."""
+    """Fill out[i] = F_S - ||y||^2 / 2 for the rows S of `supports`, from G [p, p] and c [p]; off the grid."""
     count, s = supports.shape
     block = np.empty((s, s))
     part = np.empty(s)
@@ -248,7 +260,7 @@ def squared_scores(G: Any, c: Any, supports: Any, ridge: float, radius: float, o
         out[i] = quadratic_value(block, part, ridge, beta)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_definite(H: Any, rhs: Any, out: Any) -> bool:
     """Solve H out = rhs by Cholesky, H destroyed; False where a pivot is lost to rounding."""
     s = rhs.size

@@ -36,6 +36,14 @@ Floats = npt.NDArray[np.float64]
 
 #: Codes that the numba kernels dispatch on.
 SQUARED, HUBER, QUANTILE, HINGE, LOGISTIC = range(5)
+#: Code and labels of each name.
+_KINDS = {
+    "squared": (SQUARED, False),
+    "huber": (HUBER, False),
+    "quantile": (QUANTILE, False),
+    "hinge": (HINGE, True),
+    "logistic": (LOGISTIC, True),
+}
 
 
 @dataclass(frozen=True)
@@ -50,13 +58,35 @@ class Loss:
     labels : bool
         Whether y is a class, -1 or +1, rather than a number in declared bounds.
     shape : float
-        Width of Huber's parabola, level of the quantile; unused otherwise.
+        Width of Huber's parabola (0: half the target bound), level of the quantile; 0 otherwise.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is none of the five, a code or labels of another loss, a level outside (0, 1), a width
+        that is not finite and >= 0: each decides M.
     """
 
     name: str
     code: int
     labels: bool = False
     shape: float = 0.0
+
+    def __post_init__(self) -> None:
+        kind = _KINDS.get(self.name) if isinstance(self.name, str) else None
+        if kind is None or (self.code, self.labels) != kind or isinstance(self.code, bool):
+            raise ParameterError(
+                f"A loss is {self.name!r:.80} with code {self.code!r:.80} and labels {self.labels!r:.80}.",
+                "Make it by squared(), hinge(), logistic(), huber(width) or quantile(level).",
+            )
+        number = isinstance(self.shape, int | float | np.number) and not isinstance(self.shape, bool)
+        shape = float(self.shape) if number else math.nan
+        fine = {"quantile": 0 < shape < 1, "huber": 0 <= shape < math.inf}
+        if not fine.get(self.name, shape == 0):
+            raise ParameterError(
+                f"The shape of the loss {self.name!r} is {self.shape!r:.80}.",
+                "Pass a level between 0 and 1 to quantile(), a positive width to huber(), none to others.",
+            )
 
     def value(self, y: Floats, z: Floats) -> Floats:
         """Return loss(y, z), elementwise."""

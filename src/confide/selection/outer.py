@@ -9,8 +9,9 @@ What `certified` means. A MILP solver's optimum holds up to its tolerances: a ro
 integer be off by as much, so a support may lie below the cutoff by `_allowance` times the unit of the master,
 whatever its status says; and it works in doubles without directed rounding. So neither its status nor its
 dual bound enters a proof. Both decide when the rounds stop; then our own walk (`cutproof`) goes through all
-supports with the same cuts and sums that rounding is paid for, and scores what the cuts leave below the
-score to beat. `certified` is that this walk has ended; a support that the solver overlooked is found there.
+supports with the same cuts and sums that rounding is paid for, and scores what the cuts leave a step of the
+grid or more below the score to beat: others tie with it or are worse (`SubsetProblem.limit`). `certified` is
+that this walk has ended; a support that the solver overlooked is found there.
 A walk cut short by the time limit leaves the least of the cuts over all supports as the bound.
 
 Coefficients. Where ridge + nu is small and the loss has no curvature, weights v^2 / (2 (ridge + nu)) of
@@ -67,8 +68,7 @@ def best_supports_mip(
         columns, scores = search.best(count, None)
     finally:
         watch.close()
-    if proven and scores.size:
-        bound = float(scores[-1])
+    bound = float(scores[-1]) if proven and scores.size else float(problem.on_grid(bound))
     bounds = np.full(scores.size, bound + problem.origin)
     return Ranking(columns, scores + problem.origin, bounds, proven, watch.seconds)
 
@@ -103,7 +103,7 @@ def best_by_mistakes_mip(
             columns, found = search.best(1, level)
             rows.append(tuple(columns[0].tolist()))
             scores.append(float(found[0]))
-            bounds.append(scores[-1] if proven else min(bound, scores[-1]))
+            bounds.append(scores[-1] if proven else min(float(problem.on_grid(bound)), scores[-1]))
             certified = certified and proven
     finally:
         watch.close()
@@ -228,7 +228,7 @@ class _Search:
             scores = self.best(count, level)[1]
             threshold = float(scores[-1]) if scores.size == count else math.inf
             part = order[i : i + 64]
-            part = part[values[part] < threshold]
+            part = part[values[part] < self.problem.limit(threshold)]
             if not part.size or self.watch.left <= 0:
                 break
             self._add(near[part])
@@ -261,7 +261,7 @@ class _Search:
             self.pool.add(self.cutter.cut(z))
 
     def _rounds(self, count: int, groups: Groups, level: tuple[Supports, int] | None, what: str) -> None:
-        """Ask the master until it finds no support below the score to beat."""
+        """Ask the master until it finds no support a step of the grid below the score to beat."""
         best, threshold, floor = self._state(count, groups, level)
         unit = max(threshold - floor, self.problem.tau)
         master = self.maker(self.problem.p, self.problem.size, level)
@@ -270,6 +270,7 @@ class _Search:
         self._feed(master, chosen, best, unit, floor)
         # Of the supports that were scored, those that the cuts leave below the score to beat.
         values = self.pool.tight(rows, chosen)[0]
+        threshold = self.problem.limit(threshold)
         master.exclude(map(tuple, rows[values < threshold + 1e-6 * unit].tolist()))
         # The walk that proves what the rounds found needs time of its own.
         kept = _PROOF * self.watch.left if math.isfinite(self.watch.left) else 0.0
@@ -288,7 +289,7 @@ class _Search:
                 self._neighbours(support, count, groups, level, 64)
             self._feed(master, np.arange(known, len(self.pool)), best, unit, floor)
             master.exclude(list(self.scores)[before:])
-            threshold = float(self.best(count, level)[1][-1])
+            threshold = self.problem.limit(float(self.best(count, level)[1][-1]))
 
     def _state(
         self, count: int, groups: Groups, level: tuple[Supports, int] | None
@@ -325,7 +326,7 @@ class _Search:
         loaded = len(self.pool)
         while not walk.ended and self.watch.left > 0:
             _, threshold, floor = self._state(count, groups, level)
-            left = walk.go(threshold, _NODES)
+            left = walk.go(self.problem.limit(threshold), _NODES)
             left = left[[tuple(row) not in self.scores for row in left.tolist()]]
             if len(left):
                 self._add(left)

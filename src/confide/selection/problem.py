@@ -19,16 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.selection.columns import Columns
+from confide.selection.columns import Columns, flush
 from confide.selection.losses import Loss, loss_of
 
 Floats = npt.NDArray[np.float64]
 
-#: tau / M: what a computed score may exceed the true one by, rounding included. Public constants: the
-#: exponent of a law may depend on declared numbers alone. Squared loss has a closed form; the others stop at
-#: a duality gap of a quarter of this. Both hold up to `most_rows` rows.
-_TAU = {"squared": 2.0**-26}
+#: Scores are multiples of a public step, a power of two in (half of this, this] times M: computed scores that
+#: differ by rounding alone are exact ties, and a bound decides them (`SubsetProblem.on_grid`).
+_STEP = {"squared": 2.0**-25}
+_STEP_OTHER = 2.0**-22
+#: Duality gap over M at which solvers of the losses without a closed form stop.
+_GAP = 2.0**-22
+#: tau / M at least: the range of computed less true scores (`most_rows`). Public: the exponent of a law may
+#: depend on declared numbers alone.
+_TAU = {"squared": 2.0**-24}
 _TAU_OTHER = 2.0**-20
+_UNIT = 2.0**-53
 #: Bounds, radius and ridge outside these public ranges are refused: inside, no intermediate result of the
 #: kernels leaves the range of doubles, whatever the cells are.
 _SCALE = 2.0**100
@@ -45,34 +51,64 @@ _ITERATIONS = 200
 
 
 def most_rows(size: int) -> int:
-    """Return the rows up to which rounding fits into tau, for supports of `size` columns.
+    """Return the rows up to which rounding fits into tau, for supports of `size` columns: 2^20 up to size 24.
+
+    Where the number of rows is public it is checked before the charge (`check_rows`). Where it is secret
+    (ADD_REMOVE_ONE), that no table has more rows is a public precondition: nothing looks whether it holds,
+    since an exception after the charge would tell. The draw goes on; its epsilon grows by 2^-23 of itself at
+    most for each further `most_rows` of rows (squared loss; 2^-18 for the others).
 
     Proof for the squared loss. Inner products of columns are within DOT_ERROR n b_x^2 of the true ones,
     those with y within DOT_ERROR n b_x b_y (`kernels.dot`, 36 units). With ||beta||_1 <= a / b_x they
     move the value by 36 units of n (a^2 / 2 + a b_y), and its own evaluation (the ridge's part, at most n
-    a b_y, included) by size + 4 more. M >= a^2 / 2 + a b_y where a >= b_y, and M >= 4/3 of it below. So a
-    computed score is within delta = (40 + size) n M 2^-53 of the value of its feasible beta, whose error
-    enters squared: it lies in [F - delta, F + delta], a range of 2 delta <= tau = 2^-26 M for n <= 2^26 /
-    (40 + size). The shift by delta is the same for every support. The other losses sum differences of
-    losses, at most M each, within 100 units of n M (compensated sums): far below their tau = 2^-20 M;
-    a >= 2^-10 b_y keeps M within 2^11 of the losses themselves.
+    a b_y, included) by size + 4 more. M >= a^2 / 2 + a b_y where a >= b_y, and M >= 4/3 of it below. As much
+    again is left for the solver: its beta minimises the form of a matrix that the rotations of
+    `kernels.eigen` perturb by a few sqrt(size) units of its Frobenius norm (Higham 2002, 19.3), at most n
+    size b_x^2, on a ball of radius^2 = a^2 / (size b_x^2) that its rounding leaves by as many units. So a
+    computed value lies within delta = 2 (40 + size) n M 2^-53 of the true F, and the score, rounded up to
+    a step of at most 2^-25 M, in [F - delta, F + delta + 2^-25 M], a range of at most tau = 2^-24 M for
+    2 delta <= 2^-25 M: n <= 2^26 / (40 + size). The shift by delta is the same for every support.
+
+    The other losses sum differences loss(y, z) - loss(y, 0), at most M each, in compensated sums of 64
+    terms (66 units of n M); z is off by size units of a and the ridge's part by size + 4. A loss is at most
+    (1 + b_y / a) M and three roundings, twice: 4 (1 + b_y / a) units. So is the certificate. delta is the sum
+    of these, tau at least the gap, the step and 3 delta at the largest n (`SubsetProblem.rounding`).
     """
     return min(MAX_ROWS, 2**26 // (40 + size))
 
 
-def check_rows(size: int, rows: int) -> None:
-    """Refuse more columns or rows than the rounding proof covers; under a public n, before any charge.
+def check_size(size: int) -> None:
+    """Refuse more columns than the rounding proof covers.
 
     Raises
     ------
     UnsupportedError
     """
-    if size > MAX_SIZE or rows > most_rows(size):
+    if size > MAX_SIZE:
         raise UnsupportedError(
-            f"A selection of {size} columns is asked; the rounding proof covers {MAX_SIZE} columns and "
-            f"{most_rows(min(size, MAX_SIZE)):,} rows.",
+            f"A selection of {size} columns is asked; the rounding proof covers {MAX_SIZE} columns.",
+            "Select fewer columns.",
+        )
+
+
+def check_rows(size: int, rows: int) -> None:
+    """Refuse more columns or rows than the rounding proof covers: for a public n, before any charge.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    check_size(size)
+    if rows > most_rows(size):
+        raise UnsupportedError(
+            f"X has {rows:,} rows; for {size} columns the rounding proof covers {most_rows(size):,}.",
             "Select fewer columns, or fewer rows by a public rule.",
         )
+
+
+def _units(loss: str, size: int, ratio: float) -> float:
+    """Return delta over n M, in units of 2^-53; ratio is b_y / a. See `most_rows`."""
+    return 2.0 * (40 + size) if loss == "squared" else 72.0 + 2 * size + 4 * (1 + ratio)
 
 
 class SubsetProblem:
@@ -85,8 +121,8 @@ class SubsetProblem:
         +-feature_bound on the way, never rescaled, never copied whole. NaN counts as 0. Or a source from
         `confide.selection.bounded`.
     y : array [n]
-        Clipped to +-target_bound, NaN counts as 0. For hinge and logistic a class: positive is +1, all else
-        -1.
+        Clipped to +-target_bound; NaN and numbers below 2^-100 target_bound count as 0, as cells of X do. For
+        hinge and logistic a class: positive is +1, all else -1.
     size : int
         s, between 1 and p.
     loss : str or Loss
@@ -108,8 +144,14 @@ class SubsetProblem:
         a, the largest absolute value of x'beta: abs(x'beta).
     record_range : float
         M.
+    step : float
+        q: centred scores are multiples of it; a power of two.
+    rounding : float
+        delta: before it was rounded up to a multiple of q, a score was at least true F_S - delta.
+    tolerance : float
+        Duality gap that a score's solver stops at.
     tau : float
-        Certified: true F_S <= `score` <= true F_S + tau.
+        Certified: true F_S - delta <= `score` <= true F_S - delta + tau.
 
     Raises
     ------
@@ -128,7 +170,9 @@ class SubsetProblem:
     bounds outside [1e-30, 1e30]    ParameterError, as for a outside [2^-10, 2^10] b_y (squared: 2^-30 to
                                     2^30, logistic: up to 2^4) and 0 < ridge < 2^-60 b_x^2: there doubles
                                     give out
-    tiny cells, flat optimal faces  the score stays within tau; no exception depends on them
+    cells below 2^-100 b_x          0: what is left has normal doubles for products
+    flat optimal faces, near ties   the score stays within tau, on the grid; no exception depends on them
+    more than `most_rows` rows      the front doors refuse them where n is public; here nothing tells
     size = p                        one support
     n = 0                           every score is 0
     zero, constant, equal columns   ordinary candidates; equal columns have equal scores
@@ -176,8 +220,13 @@ class SubsetProblem:
                 f"One record can change a score by {self.record_range!r}.",
                 "Pass bounds and a radius for which it is positive and finite.",
             )
-        self.tau = _TAU.get(self.loss.name, _TAU_OTHER) * self.record_range
         self._check_scale()
+        name, M = self.loss.name, self.record_range
+        self.step = 2.0 ** (math.frexp(M)[1] - 1) * _STEP.get(name, _STEP_OTHER)
+        self.tolerance = _GAP * M
+        delta = _units(name, self.size, b_y / self.reach) * _UNIT * M
+        spread = 0.0 if name == "squared" else _GAP + _STEP_OTHER + 3 * delta / M * most_rows(self.size)
+        self.tau = max(_TAU.get(name, _TAU_OTHER), spread) * M
         #: Largest gap of a score so far over tau: a function of the data, for tests.
         self.missed = 0.0
 
@@ -191,14 +240,16 @@ class SubsetProblem:
         self.n, self.p = self.columns.n, self.columns.p
         if self.size > self.p:
             raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")
-        check_rows(self.size, self.n)
+        check_size(self.size)
+        self.rounding = delta * max(self.n, 1)
         target = np.asarray(y)
         if target.shape != (self.n,) or target.dtype.kind not in "fiub":
             raise DataError(
                 f"y has shape {target.shape} and type {target.dtype}.",
                 "Pass one number for each row of X.",
             )
-        self.y = self._clip(target.astype(np.float64))
+        with np.errstate(over="ignore", under="ignore"):  # a wider type than float64
+            self.y = self._clip(target.astype(np.float64))
         #: X'y of the first pass: for bounds, not for scores.
         self.products = self.columns.measure(self.y)
         #: sum loss(y_i, 0): the part that `score` adds to the centred scores of the kernels.
@@ -232,10 +283,10 @@ class SubsetProblem:
         if self.loss.labels:
             return np.where(y > 0, 1.0, -1.0)
         b = self.target_bound
-        return np.clip(np.nan_to_num(y, nan=0.0, posinf=b, neginf=-b), -b, b)
+        return flush(np.clip(np.nan_to_num(y, nan=0.0, posinf=b, neginf=-b), -b, b), b)
 
     def score(self, support: Iterable[int]) -> float:
-        """Return F_S, with the part in y alone: true F_S <= score <= true F_S + tau, but for its rounding.
+        """Return F_S, with the part in y alone: certified within tau, but for the rounding of that part.
 
         Parameters
         ----------
@@ -260,7 +311,7 @@ class SubsetProblem:
         return columns
 
     def centred_score(self, support: tuple[int, ...]) -> float:
-        """Return F_S - sum loss(y_i, 0) for a sorted support; computed once, at most 0."""
+        """Return F_S - sum loss(y_i, 0) for a sorted support, on the grid; computed once, at most 0."""
         known = self._scores.get(support)
         if known is None:
             known = float(self.centred_scores(np.array([support], dtype=np.int64))[0])
@@ -282,7 +333,24 @@ class SubsetProblem:
         return np.array([self._scores[key] for key in keys])
 
     def centred_scores(self, supports: npt.NDArray[np.int64]) -> Floats:
-        """Return F_S - sum loss(y_i, 0) for the rows of `supports` [m, size]."""
+        """Return F_S - sum loss(y_i, 0), on the grid, for the rows of `supports` [m, size]."""
+        return self.on_grid(self._values(supports))
+
+    def on_grid(self, values: Any) -> Any:
+        """Return values rounded up to multiples of `step`: what a score is, and a bound on scores may be.
+
+        A lower bound on the value of a support, rounded up, is one on its score. So a support that is proven
+        to have a value above T - step has a score of at least T, for T on the grid (`limit`). Exact: a score
+        is below 2^48 steps.
+        """
+        return np.ceil(values / self.step) * self.step + 0.0
+
+    def limit(self, score: float) -> float:
+        """Return the least double that proves, as a lower bound on a value, a score of at least `score`."""
+        return math.nextafter(score - self.step, math.inf)
+
+    def _values(self, supports: npt.NDArray[np.int64]) -> Floats:
+        """Return values, not on the grid, [m]."""
         out = np.empty(supports.shape[0])
         if self.loss.name == "squared":
             from confide.selection.kernels import gram_of_pairs, squared_scores
@@ -295,8 +363,8 @@ class SubsetProblem:
                 squared_scores(pairs, c, places, self.ridge, self.radius, out)
                 return out
             half = supports.shape[0] // 2
-            out[:half] = self.centred_scores(supports[:half])
-            out[half:] = self.centred_scores(supports[half:])
+            out[:half] = self._values(supports[:half])
+            out[half:] = self._values(supports[half:])
             return out
         for i, support in enumerate(supports):
             out[i] = self._solve(support)
@@ -309,9 +377,9 @@ class SubsetProblem:
         A = self.columns.take(support)
         value, gap = solve_ball(
             A, self.y, self.loss.code, self.loss.shape, ridge, self.radius,
-            self.tau / 4, _ITERATIONS, beta, alpha,
+            self.tolerance, _ITERATIONS, beta, alpha,
         )  # fmt: skip
-        if gap > self.tau / 4:
+        if not gap <= self.tolerance:
             gap = min(gap, self._polished(A, ridge, value, beta, alpha))
         # A gap above tau has not been seen inside the ranges of `_check_scale`. An exception here would tell
         # tables apart with certainty, after the charge; the best feasible value is an upper bound all the
@@ -342,7 +410,7 @@ class SubsetProblem:
                     A, self.y, self.loss.code, self.loss.shape, ridge, beta, fixed, z, products
                 )
                 best = min(best, value - (dual - ball_conjugate(products, ridge, self.radius)))
-                if best <= self.tau / 4 or not inside.any():
+                if best <= self.tolerance or not inside.any():
                     break
                 # At the optimum A'alpha = (ridge + nu) beta; nu from its projection, 0 inside the ball.
                 excess = products - ridge * beta

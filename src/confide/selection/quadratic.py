@@ -34,7 +34,7 @@ _INFLATE = 1 + 1e-12
 _DEFLATE = 1 - 1e-9
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def quadratic_bound(
     c: Any, diagonal: Any, rows: Any, slots: Any, pinned: Any, helpers: Any, shares: Any, free: Any,
     kappa: float, extra: Any, L: float, eta: float, least: float, exact_one: bool, point: Any, logs: Any,
@@ -87,12 +87,16 @@ def quadratic_bound(
             j = members[x]
             H[x, x] += (L + extra[j]) * (1.0 / shares[x - i] - 1.0)
     factor = H.copy()
-    if k > 0 and not solve_definite(factor, rhs, point):
+    known = k == 0 or solve_definite(factor, rhs, point)
+    if not known:
         factor[:] = H
         for x in range(k):
             factor[x, x] += least + 1e-10 * H[x, x]
-        if not solve_definite(factor, rhs, point):
-            point[:] = 0.0
+        known = solve_definite(factor, rhs, point)
+    for x in range(k):
+        known = known and -np.inf < point[x] < np.inf
+    if not known:
+        point[:] = 0.0
     u = c.copy()
     spread = 0.0
     for x in range(k):
@@ -109,8 +113,10 @@ def quadratic_bound(
         miss = u[j] - L * point[x]
         residual += miss * miss
         base -= point[x] * (c[j] - miss) / 2
-    if exact_one:
+    if exact_one and known:
         _schur(diagonal, rows, slots, pinned, kappa, L, factor, mu)
+    elif exact_one:
+        mu[:] = L
     for x in range(a):
         j = helpers[x]
         u[j] += extra[j] * point[i + x]
@@ -131,7 +137,7 @@ def quadratic_bound(
     return base, math.sqrt(residual), spread
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _schur(
     diagonal: Any, rows: Any, slots: Any, pinned: Any, kappa: float, L: float, factor: Any, mu: Any
 ) -> None:
@@ -158,7 +164,7 @@ def _schur(
         mu[j] = L + max(0.0, mu[j] - 1e-13 * kappa * diagonal[j]) * _DEFLATE
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def spread_of_rest(
     logs: Any, mu: Any, diagonal: Any, eta: float, kappa: float, extra: Any, left: float, helpers: Any
 ) -> Any:
@@ -190,7 +196,7 @@ def spread_of_rest(
     return left * square / total, left * loose / total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def lagrange_scores(
     c: Any,
     rows: Any,

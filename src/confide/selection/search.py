@@ -38,7 +38,7 @@ class Quota:
 
 
 class Found(NamedTuple):
-    """Supports [m, size] with centred scores [m], and what no other support is below."""
+    """Supports [m, size] with centred scores [m], and a number that no other support's score is below."""
 
     columns: Supports
     scores: Floats

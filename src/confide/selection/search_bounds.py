@@ -22,6 +22,7 @@ from confide.selection.search_state import (
     RADIUS,
     RIDGE,
     SCALE,
+    SLACK,
     WORK,
     State,
 )
@@ -32,24 +33,24 @@ INFLATE = 1 + 1e-12
 _UNITS = 64 * 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def rounding(st: State, L: float, value: float) -> float:
-    """Return what rounding can move a bound by whose gains add up to `value`."""
+    """Return what a bound whose gains add up to `value` is lowered by, for what rounding can move."""
     s = st.pins.size
     ridge = st.numbers[RIDGE]
     nu = L - ridge
     own = 4e-15 * value + _UNITS * nu * st.numbers[RADIUS] ** 2
     if value == 0.0 and nu == 0.0:
-        return 0.0
+        return st.numbers[SLACK]
     top = st.numbers[LARGEST] + L
     reach = st.numbers[RADIUS] * math.sqrt(s * top)
     loss = _UNITS * (s + 8) * reach * (reach + st.numbers[LENGTH])
     if nu == 0.0:
         loss = min(loss, _UNITS * (s + 8) * s * top / ridge * value)
-    return loss + own
+    return loss + own + st.numbers[SLACK]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def low_of(st: State, level: int, gains: float) -> float:
     """Return the bound of supports whose gains add up to at most `gains`."""
     L = st.ridge[level]
@@ -59,7 +60,7 @@ def low_of(st: State, level: int, gains: float) -> float:
     return top - (L - st.numbers[RIDGE]) * st.numbers[RADIUS] ** 2 / 2 - rounding(st, L, -top)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def need_of(st: State, level: int) -> float:
     """Return the sum of gains below which `low_of` is above the limit."""
     limit = st.numbers[LIMIT]
@@ -72,7 +73,7 @@ def need_of(st: State, level: int) -> float:
     return need * (1 - 1e-11) - rounding(st, L, need - st.base[level])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _tops(gain: Any, start: int, stop: int, wanted: int, room: Any) -> Any:
     """Return the sum of the `wanted` largest gains in a range, and the least of them."""
     if wanted == 0:
@@ -99,7 +100,7 @@ def _tops(gain: Any, start: int, stop: int, wanted: int, room: Any) -> Any:
     return total, room[wanted - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def prepare(st: State, level: int) -> float:
     """Fill the gains of a level's list, drop what cannot join, sort; return the bound of the node.
 
@@ -181,7 +182,7 @@ def prepare(st: State, level: int) -> float:
     return low
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sort(st: State, level: int, start: int, stop: int) -> None:
     """Sort a part of a level's list by gain, largest first."""
     n = stop - start
@@ -210,7 +211,7 @@ def _sort(st: State, level: int, start: int, stop: int) -> None:
         row[start:stop] = moved[:n]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def pin(st: State, level: int, k: int) -> None:
     """Pin entry k of a level's list: fill the next level from the entries behind it that may join."""
     at, u, d = st.at[level], st.u[level], st.d[level]
@@ -252,7 +253,7 @@ def pin(st: State, level: int, k: int) -> None:
     st.place[up] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _load(st: State, slot: int, nu: float) -> float:
     """Fill the level of a node from its bits, at a multiplier; return as `prepare`."""
     p = st.c.size
@@ -332,7 +333,7 @@ def _load(st: State, slot: int, nu: float) -> float:
     return prepare(st, level)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _drop(st: State, level: int, start: int, stop: int, m: int) -> int:
     """Take a range out of a level's list; return the new length."""
     gap = stop - start
@@ -346,7 +347,7 @@ def _drop(st: State, level: int, start: int, stop: int, m: int) -> int:
     return m - gap
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def enter(st: State, slot: int) -> float:
     """Load a node at the best multiplier of the ball that a few steps find; return its bound."""
     nu = st.node_nu[slot]

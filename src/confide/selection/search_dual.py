@@ -71,6 +71,11 @@ class _Kept:
         """Score to beat."""
         return -self._worst[0] if len(self._worst) == self.count else math.inf
 
+    @property
+    def limit(self) -> float:
+        """Least bound that proves a score of `threshold` or more: ties need not be visited."""
+        return self.problem.limit(self.threshold)
+
     def add(self, supports: list[tuple[int, ...]]) -> None:
         """Score those that are new."""
         fresh = [S for S in dict.fromkeys(supports) if S not in self.scores]
@@ -112,14 +117,14 @@ class DualSearch:
         best = _Kept(problem, min(count, total))
         bounder = make_bounder(problem, self.eta)
         heap = [_Node(-math.inf, 0, (), (), None)]
-        while heap and heap[0].low < best.threshold and (watch.left > 0 or not best.scores):
+        while heap and heap[0].low < best.limit and (watch.left > 0 or not best.scores):
             node = heapq.heappop(heap)
             self.nodes += 1
             for child in self._split(node, bounder, best, quota):
                 heapq.heappush(heap, child)
             if self.nodes % 16 == 0 and heap:
                 watch.show(what, best.threshold - heap[0].low, self.nodes)
-        proven = min(heap[0].low if heap else math.inf, best.threshold)
+        proven = min(problem.on_grid(heap[0].low) if heap else math.inf, best.threshold)
         columns, scores = best.best()
         return Found(columns, scores, proven)
 
@@ -160,10 +165,10 @@ class DualSearch:
             return bound.base - gain * (1 + 1e-13) - 1e-15 * abs(bound.base)
 
         total, top = choice.best(gains)
-        if low(total) >= best.threshold:
+        if low(total) >= best.limit:
             return []
         if choice.left == 1:
-            passing = [j for j in np.flatnonzero(free).tolist() if low(float(gains[j])) < best.threshold]
+            passing = [j for j in np.flatnonzero(free).tolist() if low(float(gains[j])) < best.limit]
             best.add([tuple(sorted((*choice.pinned, j))) for j in passing])
             return []
         best.add([tuple(sorted((*choice.pinned, *top)))])
@@ -177,7 +182,7 @@ class DualSearch:
         ):
             gain, _ = choice.best(gains, j, taken)
             known = max(low(gain), node.low)
-            if gain > -math.inf and known < best.threshold:
+            if gain > -math.inf and known < best.limit:
                 serial = 2 * self.nodes + taken
                 children.append(_Node(known, serial, pinned, excluded, bound))
         return children

@@ -32,7 +32,16 @@ Rounding. Computed u, d and base are those of Cholesky's method on K + dK and c 
 On the ball, sum abs(beta_j) sqrt(K_jj) <= R = r sqrt(s max K), so that the function moves by (s + 8) units of
 R (R + ||y||). At nu = 0 < lambda it also moves by s max K / lambda times as many units of the value itself:
 then y = 0 loses nothing. The kernels allow 64 times that (`rounding`); the same covers the evaluation of the
-score.
+score. All of it is relative to sizes that underflow where columns or y almost vanish; so every bound, that of
+the root included, is lowered by delta too (`SubsetProblem.rounding`), an absolute number far above whatever
+underflow takes.
+
+Ties. Scores lie on a grid of q, so a bound above T - q proves a score of T or more. With T the count-th best
+score known, nothing that ties with it has to be visited: the list is the supports that were found below T,
+filled up with known ones at T. Any of them may be listed.
+
+No outcome is an exception. Guesses below T have to be found again; one that is not would show a bound above
+a score. Then the search starts anew with a larger allowance, in the end one that rules out nothing.
 """
 
 from __future__ import annotations
@@ -65,6 +74,8 @@ _MOST_NODES = 1 << 18
 _BYTES = 1 << 28
 #: Supports that are scored between looks at the clock.
 _CHUNK = 1 << 13
+#: What the allowance grows by where a bound lay above a score, which has not been seen.
+_MORE = 2.0**20
 #: Least scaled row sum from which the diagonal h is worth finding.
 _CROWDED = 0.5
 
@@ -72,10 +83,6 @@ _CROWDED = 0.5
 def suits(problem: SubsetProblem) -> bool:
     """Return whether this engine searches the problem."""
     return problem.loss.name == "squared" and 8 * problem.size**2 * problem.p <= _MOST_PATH
-
-
-class SearchError(ArithmeticError):
-    """A bound was above a score: a defect, never clipped."""
 
 
 class SquaredSearch:
@@ -98,14 +105,13 @@ class SquaredSearch:
         self.length = float(np.linalg.norm(problem.y))
         #: A ridge that no pivot vanishes at: 1e-7 of a column costs 1e-7 r^2 of a score.
         self.tiny = 1e-7 * (float(self.products.diagonal.mean()) + problem.feature_bound**2)
+        #: The same for supports one by one: pivots survive 64 columns of the largest diagonal (above).
+        self.small = 1e-11 * (float(self.products.diagonal.max()) + problem.feature_bound**2)
         self._sums: Floats | None = None
         self._h: Floats | None = None
 
     def find(self, count: int, quota: Quota | None, watch: Watch, what: str) -> Found:
         """Return the `count` best supports under a quota, and the smallest open bound."""
-        from confide.selection.search_state import ASKED, FOUND, HEAP, LEVEL, LIMIT, NODES, ROOT
-        from confide.selection.search_tree import advance
-
         problem = self.problem
         group = np.zeros(problem.p, dtype=np.uint8)
         if quota is not None:
@@ -117,10 +123,27 @@ class SquaredSearch:
             count, math.comb(int(sizes[0]), int(wanted[0])) * math.comb(int(sizes[1]), int(wanted[1]))
         )
         columns, scores, nu = self._guesses(count, group, wanted, watch)
+        slack = problem.rounding
+        while True:
+            found = self._searched(count, group, wanted, columns, scores, nu, slack, watch, what)
+            if found is not None:
+                return found
+            slack *= _MORE
+
+    def _searched(
+        self, count: int, group: np.ndarray, wanted: np.ndarray, columns: Supports, scores: Floats, nu: float,
+        slack: float, watch: Watch, what: str,
+    ) -> Found | None:  # fmt: skip
+        """Return what a search from these guesses finds; None where it shows a bound above a score."""
+        from confide.selection.search_state import ASKED, BEAT, FOUND, HEAP, LEVEL, NODES, ROOT
+        from confide.selection.search_tree import advance
+
+        problem = self.problem
+        lowest = -(self.length**2) - slack
         threshold = float(scores[count - 1]) if len(scores) >= count else math.inf
-        state = self._state(count, group, wanted, nu, threshold, watch)
+        state = self._state(count, group, wanted, nu, threshold, lowest, slack, watch)
         if state is None:
-            return Found(columns[:count], scores[:count], -(self.length**2))
+            return Found(columns[:count], scores[:count], problem.on_grid(lowest))
         budget, before = 1 << 20, watch.seconds
         over = False
         while not over and watch.left > 0:
@@ -136,33 +159,33 @@ class SquaredSearch:
             before = now
             if not over:
                 open_ = float(state.numbers[ROOT]) if state.counts[LEVEL] >= 0 else float(state.heap_low[0])
-                watch.show(what, float(state.numbers[LIMIT]) - open_, int(state.counts[NODES]))
+                watch.show(what, float(state.numbers[BEAT]) - open_, int(state.counts[NODES]))
         self.nodes += int(state.counts[NODES])
-        found = int(state.counts[FOUND])
-        if over:
-            # Everything that is not worse than the guesses was met again.
-            kept = np.sort(state.best[:found])
-            if found < count or np.any(kept[: len(scores)] > scores[:count]):
-                raise SearchError("A bound lies above a score.")
-            return Found(state.best_columns, state.best, float(kept[-1]))
-        lows = [float(state.heap_low[0])] if state.counts[HEAP] else []
-        lows += [float(state.numbers[ROOT])] if state.counts[LEVEL] >= 0 else []
-        columns = np.concatenate([columns, state.best_columns[:found]])
-        scores = np.concatenate([scores, state.best[:found]])
+        found, beat = int(state.counts[FOUND]), float(state.numbers[BEAT])
+        met = state.best_columns[:found][state.best[:found] < beat]
+        known = columns[scores < beat]
+        if over and len(np.unique(np.concatenate([met, known]), axis=0)) > len(met):
+            return None
+        columns = np.concatenate([state.best_columns[:found], columns])
+        scores = np.concatenate([state.best[:found], scores])
         columns, first = np.unique(columns, axis=0, return_index=True)
         order = np.argsort(scores[first], kind="stable")[:count]
         columns, scores = columns[order], scores[first][order]
-        return Found(columns, scores, min(min(lows, default=math.inf), float(scores[-1])))
+        if over:
+            return Found(columns, scores, float(scores[-1])) if len(scores) == count else None
+        lows = [float(state.heap_low[0])] if state.counts[HEAP] else []
+        lows += [float(state.numbers[ROOT])] if state.counts[LEVEL] >= 0 else []
+        return Found(columns, scores, min(problem.on_grid(min(lows, default=math.inf)), float(scores[-1])))
 
     def _scores(self, supports: Supports, watch: Watch) -> Floats:
         """Return scores of the first rows: of all, unless the time is over."""
         from confide.selection.search_state import scores_of
 
         out, own = np.empty(len(supports)), self.products
-        ridge, radius = self.problem.ridge, self.problem.radius
+        ridge, radius, step = self.problem.ridge, self.problem.radius, self.problem.step
         for start in range(0, len(supports), _CHUNK):
             here = slice(start, start + _CHUNK)
-            scores_of(own.rows, own.slot, own.diagonal, own.c, supports[here], ridge, radius, out[here])
+            scores_of(own.rows, own.slot, own.diagonal, own.c, supports[here], ridge, radius, step, out[here])
             if watch.left <= 0:
                 return out[: start + _CHUNK]
         return out
@@ -214,8 +237,9 @@ class SquaredSearch:
         return np.sort(np.fromiter(flat, dtype=np.int64, count=total * s).reshape(total, s), axis=1)
 
     def _state(
-        self, count: int, group: np.ndarray, wanted: np.ndarray, nu: float, threshold: float, watch: Watch
-    ) -> State | None:
+        self, count: int, group: np.ndarray, wanted: np.ndarray, nu: float, threshold: float, lowest: float,
+        slack: float, watch: Watch,
+    ) -> State | None:  # fmt: skip
         """Return the arrays of a search that starts at the root; None where there is no time."""
         from confide.selection.search_state import State, push
 
@@ -228,10 +252,9 @@ class SquaredSearch:
             return None
         words = (p + 63) // 64
         room = min(_MOST_NODES, _BYTES // (8 * (s + words + 5)))
-        limit = math.nextafter(threshold, math.inf)
         numbers = np.array(
             [
-                limit,
+                problem.limit(threshold),
                 ridge,
                 problem.radius,
                 least,
@@ -239,6 +262,10 @@ class SquaredSearch:
                 float(own.diagonal.max()),
                 -math.inf,
                 float(own.diagonal.mean()) / 4,
+                threshold,
+                problem.step,
+                slack,
+                self.small,
             ]
         )
         counts = np.array([0, room - 1, -1, 0, 0, 0, 0, int(nu > least - ridge), 0], dtype=np.int64)
@@ -258,7 +285,7 @@ class SquaredSearch:
         state.node_count[0] = 0
         state.node_nu[0] = nu
         state.node_list[0] = ~np.uint64(0)
-        push(state, -(self.length**2), 0)
+        push(state, lowest, 0)
         return state
 
     def _row_sums(self, least: float, watch: Watch) -> Floats | None:

@@ -10,7 +10,10 @@ from numba import njit
 from confide.selection.kernels import ball_quadratic, quadratic_value
 
 # Places in `numbers` and `counts`.
-LIMIT, RIDGE, RADIUS, LEAST, LENGTH, LARGEST, ROOT, SCALE = range(8)
+#
+# BEAT is the score to beat, on the grid of STEP; LIMIT the least bound that proves a score of BEAT or more
+# (`SubsetProblem.limit`); SLACK what every bound is lowered by; LEAST and SMALL ridges that pivots survive.
+LIMIT, RIDGE, RADIUS, LEAST, LENGTH, LARGEST, ROOT, SCALE, BEAT, STEP, SLACK, SMALL = range(12)
 HEAP, SPARE, LEVEL, FLOOR, FOUND, NODES, WORK, BALL, ASKED = range(9)
 
 
@@ -25,7 +28,7 @@ class State(NamedTuple):
     group: Any  # uint8 [p]: 1 where a column is marked, whose quota comes first
     sums: Any  # [p, s] sums of the k largest scaled products of a column with others
     spread: Any  # [p] h: G - diag(h) is positive semidefinite
-    numbers: Any  # [8]
+    numbers: Any  # [12]
     counts: Any  # int64 [9]
     quota: Any  # int64 [2] wanted of the marked, of the others
     # The heap and its nodes.
@@ -56,9 +59,11 @@ class State(NamedTuple):
     best_columns: Any  # int64 [R, s]
 
 
-@njit(cache=True, nogil=True)
-def _score(G: Any, slot: Any, diagonal: Any, c: Any, S: Any, ridge: float, radius: float) -> float:
-    """Return the score of a sorted support: the operations of `kernels.squared_scores`."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def _score(
+    G: Any, slot: Any, diagonal: Any, c: Any, S: Any, ridge: float, radius: float, step: float
+) -> float:
+    """Return the score of a sorted support: the operations of `SubsetProblem.centred_scores`."""
     s = S.size
     block = np.empty((s, s))
     part = np.empty(s)
@@ -72,24 +77,33 @@ def _score(G: Any, slot: Any, diagonal: Any, c: Any, S: Any, ridge: float, radiu
             else:
                 block[x, z] = G[row, S[z]] if row >= 0 else G[slot[S[z]], S[x]]
     ball_quadratic(block, part, ridge, radius, beta)
-    return quadratic_value(block, part, ridge, beta)
+    return np.ceil(quadratic_value(block, part, ridge, beta) / step) * step + 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def scores_of(
-    G: Any, slot: Any, diagonal: Any, c: Any, supports: Any, ridge: float, radius: float, out: Any
+    G: Any,
+    slot: Any,
+    diagonal: Any,
+    c: Any,
+    supports: Any,
+    ridge: float,
+    radius: float,
+    step: float,
+    out: Any,
 ) -> None:
     """Fill out[i] with the score of sorted row i; all of its columns but one must have rows in G."""
     for i in range(supports.shape[0]):
-        out[i] = _score(G, slot, diagonal, c, supports[i], ridge, radius)
+        out[i] = _score(G, slot, diagonal, c, supports[i], ridge, radius, step)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def offer(st: State, S: Any) -> None:
-    """Score a support; keep it where it is below the limit."""
+    """Score a support; keep it where it is below the score to beat."""
     S.sort()
-    score = _score(st.G, st.slot, st.diagonal, st.c, S, st.numbers[RIDGE], st.numbers[RADIUS])
-    if not score < st.numbers[LIMIT]:
+    numbers = st.numbers
+    score = _score(st.G, st.slot, st.diagonal, st.c, S, numbers[RIDGE], numbers[RADIUS], numbers[STEP])
+    if not score < numbers[BEAT]:
         return
     room = st.best.size
     count = st.counts[FOUND]
@@ -115,12 +129,13 @@ def offer(st: State, S: Any) -> None:
             i = child
     st.best[i] = score
     st.best_columns[i] = S
-    if st.counts[FOUND] == room:
+    if st.counts[FOUND] == room and st.best[0] < numbers[BEAT]:
         # All places are taken: only a lower score gets in.
-        st.numbers[LIMIT] = min(st.numbers[LIMIT], st.best[0])
+        numbers[BEAT] = st.best[0]
+        numbers[LIMIT] = np.nextafter(numbers[BEAT] - numbers[STEP], np.inf)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def push(st: State, low: float, slot: int) -> None:
     """Put a node into the heap."""
     i = st.counts[HEAP]
@@ -133,7 +148,7 @@ def push(st: State, low: float, slot: int) -> None:
     st.heap_slot[i] = slot
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def pop(st: State) -> int:
     """Take the node of least bound out of the heap; return its slot."""
     slot = st.heap_slot[0]
@@ -158,7 +173,7 @@ def pop(st: State) -> int:
     return slot
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def save(st: State, level: int, low: float, start: int) -> bool:
     """Put the node at a level of the path, its list from `start` on, into the heap; False without room."""
     if st.counts[SPARE] == 0:

@@ -22,6 +22,7 @@ from confide.selection.search_state import (
     RADIUS,
     RIDGE,
     ROOT,
+    SMALL,
     SPARE,
     WORK,
     State,
@@ -35,7 +36,7 @@ from confide.selection.search_state import (
 _WAIT = 3
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _rules_out(st: State, S: Any, L: float) -> bool:
     """Return whether a support is above the limit by its bound at a multiplier near its own, from L on."""
     s = S.size
@@ -57,10 +58,10 @@ def _rules_out(st: State, S: Any, L: float) -> bool:
         for x in range(s):
             value += part[x] * beta[x] / 2
             square += beta[x] * beta[x]
-        nu = L - ridge
+        nu = max(L - ridge, 0.0)
         if -value * INFLATE - nu * radius * radius / 2 - rounding(st, L, value) >= st.numbers[LIMIT]:
             return True
-        if square == 0.0:
+        if not square > 0.0:
             return False
         # Newton on 1 / ||beta|| = 1 / radius.
         pull = 0.0
@@ -71,11 +72,13 @@ def _rules_out(st: State, S: Any, L: float) -> bool:
             part[x] = v / H[x, x]
             pull += part[x] * part[x]
         step = (math.sqrt(square) / radius - 1.0) * square / pull
-        L = max(L + step, st.numbers[LEAST], ridge + nu / 4)
+        if not -np.inf < step < np.inf:
+            return False
+        L = max(L + step, st.numbers[SMALL], ridge + nu / 4)
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _keep(st: State, last: int, more: int) -> None:
     """Score the pinned columns with `last` (none if negative) and `more`; keep it if it is among the best."""
     s = st.pins.size
@@ -85,11 +88,16 @@ def _keep(st: State, last: int, more: int) -> None:
     if last >= 0:
         S[s - 2] = last
     S[s - 1] = more
-    if st.counts[BALL] == 0 or not _rules_out(st, S, st.ridge[known]):
-        offer(st, S)
+    numbers = st.numbers
+    if st.counts[BALL]:
+        if _rules_out(st, S, st.ridge[known]):
+            return
+    elif numbers[LEAST] > numbers[RIDGE] and _rules_out(st, S, max(numbers[SMALL], numbers[RIDGE])):
+        return
+    offer(st, S)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _one(st: State, level: int) -> None:
     """Score the supports of a node with one column left that pass."""
     for k in range(st.length[level]):
@@ -99,7 +107,7 @@ def _one(st: State, level: int) -> None:
     st.counts[WORK] += st.length[level]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _pairs(st: State, level: int) -> None:
     """Score the supports of a node with two columns left that pass, by their exact gain at L."""
     at, u, d, gain, V = st.at[level], st.u[level], st.d[level], st.gain[level], st.V[level]
@@ -126,7 +134,7 @@ def _pairs(st: State, level: int) -> None:
             f = g * inverse
             rest = max(d[b] - g * f, L)
             v = u[b] - f * u[a]
-            if own + v * v / (2 * rest) >= need:
+            if not own + v * v / (2 * rest) < need:
                 _keep(st, at[a], at[b])
                 need = need_of(st, level)
         st.counts[WORK] += (done - start + 1) * (level + 4)
@@ -141,7 +149,7 @@ def _pairs(st: State, level: int) -> None:
             return
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _missing(st: State, level: int) -> bool:
     """Return whether rows of X'X are missing that `_pairs` reads, and name them."""
     gain = st.gain[level]
@@ -163,7 +171,7 @@ def _missing(st: State, level: int) -> bool:
     return count > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _next(st: State, level: int) -> int:
     """Return the next entry to pin of a level's list, -1 where none passes."""
     first = st.wanted[level, 0] > 0
@@ -184,7 +192,7 @@ def _next(st: State, level: int) -> int:
     return k
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def advance(st: State, budget: int) -> bool:
     """Search until about `budget` operations are done or rows are asked for; return whether it is over."""
     s = st.pins.size
