@@ -55,6 +55,15 @@ PAIRS = {
         Event.of("approximate", epsilon=0.3, delta=1e-7),
         Event.of("approximate", epsilon=0.2, delta=1e-7),
     ),
+    "response": (
+        Event.of("response", epsilon=0.3, delta=0, classes=3),
+        Event.of("response", epsilon=0.2, delta=0, classes=3),
+    ),
+    "smooth_cauchy": (Event.of("smooth_cauchy", epsilon=0.3), Event.of("smooth_cauchy", epsilon=0.2)),
+    **{
+        name: (Event.of(name, epsilon=0.3, delta=1e-7), Event.of(name, epsilon=0.2, delta=1e-7))
+        for name in ("sparse_vector", "smooth_laplace", "propose_test_release")
+    },
     "group": (Event.of("pure", epsilon=0.1).group(3), Event.of("pure", epsilon=0.1).group(2)),
     "random_stopping": (stopped(0.1), stopped(0.07)),
     "poisson_gaussian": (
@@ -135,7 +144,8 @@ class MetamorphicSuite:
 class TestBasic(MetamorphicSuite):
     accountant = BasicAccountant
     names = ("laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip", "top_r", "mistakes",
-             "randomized_response", "approximate", "random_stopping", "group")  # fmt: skip
+             "randomized_response", "approximate", "response", "smooth_cauchy", "sparse_vector", "smooth_laplace",
+             "propose_test_release", "random_stopping", "group")  # fmt: skip
 
     def test_exact(self):
         assert self.epsilon(Event.of("pure", epsilon=0.1).times(3)) == Fraction(3, 10)
@@ -144,7 +154,8 @@ class TestBasic(MetamorphicSuite):
 class TestZCDP(MetamorphicSuite):
     accountant = ZCDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "top_r", "mistakes", "randomized_response", "random_stopping", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "response", "smooth_cauchy",
+             "random_stopping", "group")  # fmt: skip
 
     def test_bounded_range_only_for_the_exponential_mechanism(self):  # F16
         assert zcdp_cost(Event.of("exponential", epsilon=1)) == Fraction(1, 8)
@@ -159,14 +170,15 @@ class TestZCDP(MetamorphicSuite):
 class TestRDP(MetamorphicSuite):
     accountant = RDPAccountant
     names = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace", "pure", "exponential",
-             "permute_and_flip", "top_r", "mistakes", "randomized_response", "random_stopping",
-             "poisson_gaussian", "group")  # fmt: skip
+             "permute_and_flip", "top_r", "mistakes", "randomized_response", "response", "smooth_cauchy",
+             "random_stopping", "poisson_gaussian", "group")  # fmt: skip
 
 
 class TestPLD(MetamorphicSuite):
     accountant = PLDAccountant
     names = ("gaussian", "laplace", "discrete_laplace", "pure", "exponential", "permute_and_flip",
-             "top_r", "mistakes", "randomized_response", "approximate", "random_stopping", "poisson_gaussian", "group")  # fmt: skip
+             "top_r", "mistakes", "randomized_response", "approximate", "response", "smooth_cauchy", "sparse_vector",
+             "smooth_laplace", "propose_test_release", "random_stopping", "poisson_gaussian", "group")  # fmt: skip
 
     def test_gaussians_are_exact(self):
         events = [
@@ -327,6 +339,8 @@ def test_a_group_pays_for_its_size_under_every_calculus():
     third = PLDAccountant().compose(Event.of("gaussian", noise_multiplier=1.0)).epsilon(DELTA)
     assert PLDAccountant().compose(gaussian.group(3)).epsilon(DELTA) == pytest.approx(float(third), rel=1e-9)
     assert zcdp_cost(PAIRS["approximate"][0].group(2)) is None
+    # With delta an answer is a pair, of which no zCDP is known.
+    assert zcdp_cost(Event.of("response", epsilon=0.3, delta=1e-9, classes=3)) is None
     with pytest.raises(UnsupportedError):
         PLDAccountant().compose(PAIRS["discrete_gaussian"][0].group(2))
     for bad in (0, -1, True, "2"):

@@ -21,6 +21,12 @@ mistakes              epsilon                                       as exponenti
                                                                     condition (confide.selection.gap)
 randomized_response   epsilon, classes                              eps, with its own loss distribution
 approximate           epsilon, delta                                (eps, delta)
+response              epsilon, delta, classes                       an answer of confide.prediction: (eps,
+                                                                    delta), pure eps where delta = 0
+sparse_vector         epsilon, delta, threshold                     (eps, delta): an epoch of it
+smooth_cauchy         epsilon                                       eps
+smooth_laplace        epsilon, delta                                (eps, delta)
+propose_test_release  epsilon, delta, classes                       (eps, delta)
 group                 size; its parts                               size times a pure epsilon, size^2 times
                                                                     rho and mu^2 of the parts
 poisson_gaussian      noise_multiplier, sampling_probability,       Gaussian noise on a Poisson-sampled sum;
@@ -232,6 +238,7 @@ def _pair_moments(epsilon: Fraction) -> tuple[float, float]:
 
 
 @handles("pure")
+@handles("smooth_cauchy")
 def _pure_event(event: Event) -> Loss:
     epsilon = _amount(event, "epsilon")
     return _pure(epsilon, epsilon**2 / 2)
@@ -298,12 +305,14 @@ def _randomized_response(event: Event) -> Loss:
         )
         return single.self_compose(count)
 
-    if epsilon == 0:
-        return base
-    return replace(base, distribution=distribution)
+    return base if epsilon == 0 else replace(base, distribution=distribution)
 
 
 @handles("approximate")
+@handles("response")
+@handles("sparse_vector")
+@handles("smooth_laplace")
+@handles("propose_test_release")
 def _approximate(event: Event) -> Loss:
     epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta")
     if delta == 0:
