@@ -58,7 +58,7 @@ def test_golden_probabilities(golden, name):
             strict=True,
         ):
             np.testing.assert_allclose(got, want, atol=1e-9, rtol=1e-8)
-        # At the nominal epsilon tau (2^-26 M, 2^-20 M) and rounding are paid for, and show.
+        # At the nominal epsilon tau (2^-24 M, 2^-20 M) and rounding are paid for, and show.
         nominal = golden_probabilities(data, made, eps * made.record_range / (made.n * float(data["Delta"])))
         np.testing.assert_allclose(nominal[0], data["topR_prob"][i], atol=2e-6)
         np.testing.assert_allclose(nominal[1], data["mistakes_prob"][i], atol=2e-6)
@@ -82,12 +82,15 @@ def test_the_golden_pair_tells_mistakes_from_private_mechanisms(golden):
         name: np.log([list(law(made, name, eps, "replace_one").values()) for made in (one, two)])
         for name in ("mistakes", "top_r", "exponential")
     }
+    # Scores are rounded up to a grid, so two of them may be a step nearer or further apart.
+    grid = 4 * exponent(one, "top_r", eps, "replace_one") * one.step
+    assert grid < 2.0**-22 * float(data["eps"])
     worst = {name: float(np.abs(a - b).max()) for name, (a, b) in logs.items()}
-    assert worst["mistakes"] == pytest.approx(float(data["max_log_ratio_mistakes_uniform"]), abs=1e-9)
-    assert worst["top_r"] == pytest.approx(float(data["max_log_ratio_topR"]), abs=1e-9)
-    assert worst["exponential"] == pytest.approx(float(data["max_log_ratio_EM"]), abs=1e-9)
-    np.testing.assert_allclose(logs["mistakes"][0], data["logp_mistakes_uniform"], atol=1e-9)
-    np.testing.assert_allclose(logs["mistakes"][1], data["logp2_mistakes_uniform"], atol=1e-9)
+    assert worst["mistakes"] == pytest.approx(float(data["max_log_ratio_mistakes_uniform"]), abs=grid)
+    assert worst["top_r"] == pytest.approx(float(data["max_log_ratio_topR"]), abs=grid)
+    assert worst["exponential"] == pytest.approx(float(data["max_log_ratio_EM"]), abs=grid)
+    np.testing.assert_allclose(logs["mistakes"][0], data["logp_mistakes_uniform"], atol=grid)
+    np.testing.assert_allclose(logs["mistakes"][1], data["logp2_mistakes_uniform"], atol=grid)
 
 
 def test_mistakes_is_refused_on_the_golden_pair_unless_accepted_by_name(golden, tmp_path):

@@ -61,6 +61,26 @@ def test_unknown_losses_are_refused(bad):
 
 
 @pytest.mark.parametrize(
+    "given",
+    [("quantile", 2, False, 3.0), ("quantile", 2, False, 0.0), ("quantile", 4, False, 0.5),
+     ("quantile", 2, True, 0.5), ("quantile", 2, False, float("nan")), ("quantile", 2, False, "0.5"),
+     ("huber", 1, False, -1.0), ("huber", 1, False, float("inf")), ("huber", 1, False, True),
+     ("hinge", 3, False), ("logistic", 3, True), ("squared", 1), ("squared", 0, False, 1.0),
+     ("squared", False), ("lasso", 0), (["squared"], 0)],
+)  # fmt: skip
+def test_a_loss_made_by_hand_is_one_of_the_five(given):
+    """A level of 3, or the code of another loss, would have a record move a score by far more than M."""
+    with pytest.raises(ParameterError, match="loss"):
+        Loss(*given)
+
+
+def test_a_loss_is_equal_however_it_was_made():
+    assert Loss("quantile", 2, shape=0.5) == quantile()
+    assert Loss("huber", 1, shape=np.float64(0.25)) == huber(0.25)
+    assert huber().fitted_to(3.0) == huber(1.5)
+
+
+@pytest.mark.parametrize(
     "make", [lambda: huber(0), lambda: huber(-1), lambda: quantile(0), lambda: quantile(1)]
 )
 def test_bad_shapes_are_refused(make):

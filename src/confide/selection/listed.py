@@ -1,8 +1,9 @@
 """Mechanisms that draw from proven lists: `top_r` and `mistakes`, without enumeration.
 
-Scores are computed ones, F^_S with F_S <= F^_S <= F_S + tau for the true F_S, centred. One record added moves
-each of them by a number in [l, u] = [-tau, M + tau]; one record replaced, by a number in
-[-M - tau, M + tau]; u - l is at most the range that `exponent` divides epsilon by.
+Scores are computed ones, F^_S on a public grid, with F_S <= F^_S + delta <= F_S + tau for the true F_S,
+centred (`confide.selection.problem`). One record added moves each of them by a number in [l, u] = [-tau, M +
+tau]; one record replaced, by a number in [-M - tau, M + tau]; u - l is at most the range that `exponent`
+divides epsilon by.
 
 **top_r.** g_S = min(F^_S, F^_(R)), F^_(R) the R-th least of all computed scores; P(S) ~ exp(-eta g_S).
 

@@ -34,8 +34,8 @@ class Support(NamedTuple):
 class Ranking:
     """Supports with their scores, and what is proven about all others.
 
-    A computed score lies above the true F_S less a rounding that the bounds below allow for, so that a bound
-    proves statements about computed scores.
+    A computed score lies above the true F_S less a rounding that the bounds below allow for, and on a public
+    grid (`SubsetProblem.on_grid`), so that a bound proves statements about computed scores, ties included.
 
     Attributes
     ----------
