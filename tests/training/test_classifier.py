@@ -253,7 +253,9 @@ def test_secret_columns_decide_no_path():
 
 def test_an_exhausted_ledger_refuses_before_the_labels_are_read(tmp_path):
     X, _ = data()
-    book = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="a", epsilon=0.5, delta=1e-5, adjacency="replace_label")
+    book = Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="a", epsilon=0.5, delta=1e-5, adjacency="replace_label"
+    )
     for engine in (None, "randomized_response", "dpsgd"):
 
         class Late:

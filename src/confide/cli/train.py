@@ -1,19 +1,18 @@
-"""``confide train``: a private regression of the label on the public columns of a file."""
+"""``confide train``: a private model of the label of a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.shared import Json, check_targets, emit, fail, warn_unrecorded, write_text
-from confide.errors import ConfideError, ParameterError
+from confide.errors import ConfideError, ParameterError, UnsupportedError
 
 if TYPE_CHECKING:
     from confide.privacy import Guarantee
     from confide.schema import Schema
-    from confide.training import TrainingResult
 
 
 def train(
@@ -31,8 +30,31 @@ def train(
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="rounds (clipped residuals) or closed_form (one release, no clipping).")
-    ] = "rounds",
+        str | None,
+        typer.Option(
+            help="rounds, closed_form, semi_sensitive, adassp, boosted_adassp or dpsgd; of classes: "
+            "closed_form, randomized_response, objective or dpsgd. Else the best default.",
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="linear, fm or mlp; the last two by dpsgd.")] = "linear",
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of the MLP, such as 64,32.", metavar="N,N")
+    ] = None,
+    activation: Annotated[str | None, typer.Option(help="Of the MLP: relu, tanh or gelu.")] = None,
+    embedding: Annotated[int | None, typer.Option(help="Width of the MLP's public embedding.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Of dpsgd; 100 by default.")] = None,
+    batch_size: Annotated[
+        float | None, typer.Option(help="Expected size of Poisson batches of dpsgd; else full batches.")
+    ] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Of dpsgd: adam or sgd.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of dpsgd.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Clip norm of dpsgd; else by public rows.")] = None,
+    switch: Annotated[
+        str | None, typer.Option(help="When dpsgd leaves its conditioning: an epoch, or anneal.")
+    ] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(help="Public bound on the rows under add_remove_one, for dpsgd.")
+    ] = None,
     conditioning: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +64,10 @@ def train(
     degree: Annotated[int, typer.Option(help="Polynomial degree in each numeric public column.")] = 1,
     adjacency: Annotated[
         str | None,
-        typer.Option(help="replace_label, or replace_private_part where the schema has private columns."),
+        typer.Option(
+            help="replace_label; replace_private_part where the schema has private columns; replace_one or "
+            "add_remove_one where it has no public one."
+        ),
     ] = None,
     analyst: Annotated[str | None, typer.Option(help="Whose account of the ledger is charged.")] = None,
     chunk_rows: Annotated[
@@ -61,7 +86,7 @@ def train(
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a private regression of the label of FILE on its public columns.
+    """Fit a private model of the label of FILE: of a number, or of classes where the label has categories.
 
     Everything is validated before the ledger is charged, and the ledger is charged before the label is used.
     """
@@ -72,11 +97,26 @@ def train(
             epsilon,
             delta,
             ledger,
-            engine,
-            conditioning,
-            degree,
-            adjacency,
-            analyst,
+            {
+                "engine": engine,
+                "model": model,
+                "conditioning": _conditioning(conditioning),
+                "degree": degree,
+                "adjacency": adjacency,
+                "analyst": analyst,
+                "max_rows": max_rows,
+                **_given(
+                    hidden=_widths(hidden),
+                    activation=activation,
+                    embedding=embedding,
+                    steps=steps,
+                    batch_size=batch_size,
+                    optimizer=optimizer,
+                    learning_rate=learning_rate,
+                    clip=clip,
+                    switch=_switch(switch),
+                ),
+            },
             chunk_rows,
             dry_run,
             out,
@@ -106,36 +146,34 @@ def _run(
     epsilon: str,
     delta: str,
     ledger: str | None,
-    engine: str,
-    conditioning: str | None,
-    degree: int,
-    adjacency: str | None,
-    analyst: str | None,
+    asked: dict[str, Any],
     chunk_rows: int | None,
     dry_run: bool,
     out: Path | None,
     report: Path | None,
     force: bool,
     delimiter: str | None,
-) -> tuple[TrainingResult | None, Guarantee, Schema]:
+) -> tuple[Any, Guarantee, Schema]:
     from confide.ledger import resolve
     from confide.schema import Schema, Table
     from confide.training import train as fit
+    from confide.training.front import has_report
 
     check_targets(out, report, force=force)
     declared, book = Schema.load(schema), resolve(ledger)
+    if report is not None and not has_report(declared, asked["engine"], asked["model"]):
+        raise UnsupportedError(
+            "There is no report of a model by this engine.",
+            "Leave --report out; --out writes the result, and --json prints it.",
+        )
     # A chunked table reads nothing until it is asked for rows, so that a refusal costs no reading.
     table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000, delimiter=delimiter)
     options = {
         "epsilon": epsilon,
         "delta": delta,
         "ledger": book,
-        "engine": engine,
-        "conditioning": _conditioning(conditioning),
-        "degree": degree,
-        "adjacency": adjacency,
-        "analyst": analyst,
         "label": f"train {file.name}",
+        **asked,
     }
     guarantee = fit(table, dry_run=True, **options)
     if dry_run:
@@ -145,7 +183,7 @@ def _run(
         # here, which is harmless: no cell of it can raise, warn, or change what is charged.
         table = Table.read(file, declared, delimiter=delimiter)
     before = None if book is None else book.show()
-    result = fit(table, **options)
+    result: Any = fit(table, **options)
     if out is not None:
         write_text(out, result.to_json(indent=1) + "\n")
     if report is not None:
@@ -169,9 +207,32 @@ def _conditioning(text: str | None) -> str | tuple[str, float] | None:
         ) from None
 
 
-def _show(result: TrainingResult, schema: Schema) -> None:
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _widths(text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(f"The widths are {text!r:.80}.", "Pass integers such as 64,32.") from None
+
+
+def _switch(text: str | None) -> Any:
+    try:
+        return text if text in (None, "anneal") else float(text)
+    except ValueError:
+        raise ParameterError(f"The switch is {text!r:.80}.", "Pass an epoch, or anneal.") from None
+
+
+def _show(result: Any, schema: Schema) -> None:
     from rich.console import Console
 
+    if not hasattr(result, "coefficients"):
+        typer.echo(str(result))
+        for name, value in result.facts.items():
+            typer.echo(f"  {name}: {value:.6g}" if isinstance(value, float) else f"  {name}: {value}")
+        return
     from confide.report import summary
 
     Console().print(summary(result, table=schema))

@@ -273,6 +273,12 @@ def _warn_of_private(ask: Ask, schema: Any) -> None:
         )
 
 
+def has_report(schema: Any, engine: str | None, model: str = "linear") -> bool:
+    """Return whether `confide.report` has pages for what `train` would return: for `TrainingResult` alone."""
+    own = engine in ENGINES or (engine is None and (bool(schema.public) or not schema.private))
+    return own and model == "linear" and schema.label is not None and schema.label.numeric
+
+
 def table_job(table: Any, *, private: bool) -> Job:
     """Return the columns of a table, encoded; private ones and labels are read when they are asked for."""
     schema = table.schema

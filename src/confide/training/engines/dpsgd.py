@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from confide.errors import UnsupportedError
+from confide.errors import ParameterError, UnsupportedError
 from confide.privacy import Adjacency, Guarantee
 from confide.training.engines.ask import Ask, Charge, Job, warn_of_delta
 from confide.training.engines.result import ModelResult
@@ -62,8 +62,12 @@ def make(ask: Ask) -> DPSGD:
             "Use confide.train on a table with an id column, which enforces it.",
         )
     ask.amounts()
-    widths = ask.options.get("hidden")
-    hidden = {"hidden": tuple(widths)} if isinstance(widths, list) else {}
+    widths = ask.options.get("hidden", ())
+    if not isinstance(widths, list | tuple):
+        raise ParameterError(
+            f"The 'hidden' parameter is {widths!r:.80}.", "Pass the widths of the layers, such as (64, 32)."
+        )
+    hidden = {"hidden": tuple(widths)} if widths else {}
     request = SGDRequest(
         ask.epsilon,
         ask.delta,
