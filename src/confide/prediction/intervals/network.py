@@ -1,0 +1,195 @@
+"""Networks of rectified units, their parameters in one vector, and rows in blocks for the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import DataError, ParameterError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+#: Rows of a block: what the innermost loops run over, small enough for the caches.
+_BLOCK = 256
+#: Sums over rows are exact in 64-bit integers up to here (2^38 grid steps a row).
+MOST_ROWS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers of units, inputs first: (d, C) is a linear model, (d, 16, C) has one hidden layer.
+
+    Hidden units are max(0, z). One output is a logit for class 1 (class 1 where it is above 0); C >= 2
+    outputs belong to C classes, and of equal ones the first wins.
+
+    Parameters
+    ----------
+    layers : sequence of int
+    """
+
+    layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            layers = tuple(int(units) for units in self.layers)
+            good = len(layers) >= 2 and min(layers) >= 1 and layers == tuple(self.layers)
+        except (TypeError, ValueError):
+            layers, good = (), False
+        if not good:
+            raise ParameterError(
+                f"The 'layers' parameter is {self.layers!r:.80}.",
+                "Pass at least two sizes, such as [6, 16, 2].",
+            )
+        object.__setattr__(self, "layers", layers)
+
+    @property
+    def dims(self) -> Ints:
+        """The sizes, for the kernels."""
+        return np.array(self.layers, dtype=np.int64)
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits."""
+        return self.layers[-1]
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return max(2, self.layers[-1])
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum((n_in + 1) * n_out for n_in, n_out in zip(self.layers, self.layers[1:]))
+
+    @property
+    def order(self) -> Ints:
+        """Place of each kernel parameter (a layer's [out, in + 1]) in the flat vector (weight, then bias)."""
+        parts, start = [], 0
+        for n_in, n_out in zip(self.layers, self.layers[1:]):
+            weight = start + np.arange(n_in * n_out).reshape(n_out, n_in)
+            bias = start + n_in * n_out + np.arange(n_out)
+            parts.append(np.column_stack([weight, bias]).ravel())
+            start += (n_in + 1) * n_out
+        return np.concatenate(parts)
+
+    def inward(self, flat: Any) -> Floats:
+        """Return flat parameters [..., parameter] in the order of the kernels."""
+        return np.ascontiguousarray(np.asarray(flat, dtype=np.float64)[..., self.order])
+
+    def outward(self, inner: Floats) -> Floats:
+        """Return kernel parameters [..., parameter] in the flat order."""
+        out = np.empty_like(inner)
+        out[..., self.order] = inner
+        return out
+
+    def initial(self, seed: int) -> Floats:
+        """Return a public start: uniform in +-1/sqrt(inputs of the layer) for weights and biases alike."""
+        rng = np.random.default_rng(seed)
+        parts = []
+        for n_in, n_out in zip(self.layers, self.layers[1:]):
+            parts.append(rng.uniform(-1, 1, (n_in + 1) * n_out) / np.sqrt(n_in))
+        return np.concatenate(parts)
+
+    def check_parameters(self, init: Any) -> Floats:
+        """Return public initial parameters as one vector.
+
+        Raises
+        ------
+        ParameterError
+            If they are not finite or too many or few.
+        """
+        try:
+            flat = np.asarray(init, dtype=np.float64)
+        except (TypeError, ValueError):
+            flat = np.empty((0, 0))
+        if flat.shape != (self.size,) or not np.isfinite(flat).all():
+            raise ParameterError(
+                f"The 'init' parameter has shape {flat.shape} or is not finite.",
+                f"Pass {self.size} finite numbers: layer by layer, weight [out, in] and then bias.",
+            )
+        return flat
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in blocks.
+
+    Attributes
+    ----------
+    X : ndarray, shape [blocks, inputs + 1, block]
+        The last unit is 1; rows that cannot be used are 0 everywhere.
+    codes : ndarray of int64, shape [rows]
+        Class, or -1 for a row that cannot be used.
+    """
+
+    X: Floats
+    codes: Ints
+
+    @property
+    def count(self) -> int:
+        """Number of rows, unusable ones too."""
+        return len(self.codes)
+
+
+def matrix(X: Any, inputs: int) -> Floats:
+    """Return rows as float64, [rows, inputs]; cells that are no number count as NaN.
+
+    Raises
+    ------
+    DataError
+        If the shape is another.
+    """
+    try:
+        values = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):  # one cell must not decide what is raised
+        values = _cells(X)
+    if values.ndim != 2 or values.shape[1] != inputs:
+        raise DataError("The rows do not have the network's number of inputs.", f"Pass [rows, {inputs}].")
+    return values
+
+
+def _cells(X: Any) -> Floats:
+    values = np.asarray(X, dtype=object)
+    out = np.full(values.shape, np.nan)
+    for place, cell in np.ndenumerate(values):
+        try:
+            out[place] = float(cell)
+        except Exception:  # whatever a cell does, it is no number
+            continue
+    return out
+
+
+def class_codes(y: Any, classes: int) -> Ints:
+    """Return class numbers, -1 for whatever is none of 0 ... classes - 1."""
+    values = matrix(np.asarray(y, dtype=object).reshape(-1, 1), 1)[:, 0]
+    out = np.full(len(values), -1, dtype=np.int64)
+    for number in range(classes):
+        out[values == number] = number
+    return out
+
+
+def blocks(X: Floats, codes: Ints) -> Rows:
+    """Return rows in blocks; a row with a cell that is not finite, or code -1, becomes unusable."""
+    n, d = X.shape
+    if n > MOST_ROWS:
+        raise DataError(f"A batch has more than {MOST_ROWS:,} rows.", "Use more batches.")
+    size = max(1, min(_BLOCK, n))
+    out = np.zeros((-(-n // size), d + 1, size))
+    codes = codes.copy()
+    for number, block in enumerate(out):
+        part = slice(number * size, min((number + 1) * size, n))
+        usable = np.isfinite(X[part]).all(axis=1) & (codes[part] >= 0)
+        block[:d, : len(usable)] = np.where(usable, X[part].T, 0.0)
+        block[d, : len(usable)] = usable
+        codes[part][~usable] = -1
+    return Rows(out, codes)
+
+
+def parse_layers(layers: Sequence[int] | Network) -> Network:
+    """Return the network of a list of sizes."""
+    return layers if isinstance(layers, Network) else Network(tuple(layers))
