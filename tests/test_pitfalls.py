@@ -1,7 +1,7 @@
 """Each pitfall that concerns the built rooms is a test: where it is, and those that span rooms.
 
-Identifiers are those of the log of pitfalls in the design pages. Rows about iterative training, certified
-prediction, selection's baselines and the service join when those rooms do.
+Identifiers are those of the log of pitfalls in the design pages. Rows about certified prediction and the
+service join when those rooms do.
 """
 
 from __future__ import annotations
@@ -53,10 +53,19 @@ WHERE = {
     "F19": "test_pitfalls.py::test_f18_f19_epsilon_is_the_total_of_the_call",
     "F20": "ledger/test_identity.py::test_best_of_k_runs_is_k_charges",
     "F21": "ledger/test_identity.py::test_parameters_are_plain_and_survive_saving",
+    "F22": "test_pitfalls.py::test_f22_one_row_less_is_the_same_configuration",
     "F23": "test_pitfalls.py::test_f23_sampling_and_adjacency_are_one_event",
+    "F24": "training/sgd/test_batches.py::test_each_row_and_each_pair_comes_with_its_probability",
+    "F25": "training/sgd/test_engine.py::test_empty_batches_get_their_noise_and_count",
+    "F26": "training/sgd/test_fit.py::test_weights_need_a_cap_and_cost_it",
     "F27": "test_pitfalls.py::test_f27_rows_of_one_person_cost_more_noise",
+    "F28": "training/sgd/test_engine.py::test_the_mean_divides_by_a_public_constant",
     "F29": "privacy/test_accountants.py::test_no_noise_costs_infinity_or_is_refused",
+    "F30": "training/sgd/test_sensitivity.py::test_a_row_moves_an_add_remove_batch_by_one_clip_norm",
+    "F31": "training/sgd/test_engine.py::test_a_row_that_overflows_contributes_nothing_and_leaves_the_others_alone",
     "F32": "mechanisms/test_stream.py::test_children_are_distinct_and_do_not_depend_on_position",
+    "F33": "training/sgd/test_fit.py::test_a_snapshot_that_the_run_left_behind_is_refused",
+    "F34": "training/sgd/test_memory.py::test_no_step_holds_a_gradient_for_each_row",
     "F35": "schema/test_declarations.py::test_no_bounds_is_an_error_before_any_data_is_read",
     "F36": "training/test_closed_form.py::test_asymmetric_bounds_have_their_full_range",
     "F37": "schema/test_encode.py::test_a_wild_row_moves_a_sum_by_the_declared_width",
@@ -132,6 +141,29 @@ def model(**changes):
 
 
 X = np.random.default_rng(0).normal(size=(300, 3))
+
+
+@pytest.mark.parametrize("batch", [None, 20])
+def test_f22_one_row_less_is_the_same_configuration(batch):
+    from confide.training.sgd import SGDRequest
+    from confide.training.sgd.fitting import prepare
+
+    request = SGDRequest(
+        1,
+        1e-6,
+        "add_remove_one",
+        target_bounds=(0, 1),
+        private_bounds=[(-1, 1)] * 3,
+        rows=120,
+        batch_size=batch,
+    )
+    seen = []
+    for n in (100, 99):
+        ready = prepare(None, np.zeros((n, 3)), n, request)
+        seen.append(
+            (ready.accounting, ready.rows, ready.scale, ready.batch, ready.clip, ready.rates.tobytes())
+        )
+    assert seen[0] == seen[1]
 
 
 def test_f14_zero_and_infinity():

@@ -251,6 +251,14 @@ def test_secret_columns_decide_no_path():
     np.testing.assert_array_equal(same, classifier(**way, random_state=0).fit(X, y).coef_)
 
 
+@pytest.mark.parametrize("way", [{"max_rows": 10, "steps": 3}, {"delta": 0}], ids=str)
+def test_no_row_and_one_row_look_alike_where_their_number_is_secret(way):
+    way = {"adjacency": "add_remove_one", "feature_bounds": BOUNDS, **way}
+    seen = {str(outcome(classifier(**way), np.zeros((n, 3)), np.zeros(n))) for n in (0, 1)}
+    assert len(seen) == 1
+    assert "epsilon = 1" in seen.pop()
+
+
 def test_an_exhausted_ledger_refuses_before_the_labels_are_read(tmp_path):
     X, _ = data()
     book = Ledger.open(

@@ -105,7 +105,7 @@ def fit_engine(
     uses = ask.engine in USES_PRIVATE
     bounds = bounds_of(estimator.feature_bounds, columns) if uses else ()
     job = Job(matrix, private, labels(matrix.shape[0]), bounds)
-    if matrix.shape[0] == 0:
+    if matrix.shape[0] == 0 and ask.adjacency is not Adjacency.ADD_REMOVE_ONE:
         raise DataError("X has no rows.", "Pass at least one row.")
     estimator.result_ = engine.fit(job, Charge(estimator.ledger, label=type(estimator).__name__))
     estimator.guarantee_ = estimator.result_.guarantee

@@ -150,6 +150,8 @@ def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: in
     if request.clip != "auto":
         return float(request.clip)
     # ||grad f|| at the initial parameters over public rows; a private column counts as uniform in its bounds.
+    # Without public columns n may be secret: 256 rows of no column stand for any number (pitfall F22).
+    public = public if public.shape[1] else np.zeros((256, 0))
     n = min(public.shape[0], 4096) or 256
     values = public[:: max(1, public.shape[0] // n)][:n]
     values = values if stage.matrix is None else values @ stage.matrix.T
