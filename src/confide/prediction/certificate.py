@@ -1,0 +1,176 @@
+"""What a certificate is: training without noise that knows how far each answer is from another table's.
+
+For a query x and a training table D the *stability distance* k(D; x) is a whole number >= 0 with two
+properties, which every certificate of this room proves in its docstring:
+
+1. *sound*: no table within k changes of D, in the declared adjacency, has another class for x;
+2. *1-Lipschitz*: |k(D; x) - k(D'; x)| <= 1 for neighbours D, D'.
+
+So where the classes of neighbours differ, both distances are 0. Soundness alone is not enough: an error
+probability set by k leaks unless k is 1-Lipschitz.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from confide.errors import DataError, ParameterError
+from confide.privacy import Adjacency
+
+Labels = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+@runtime_checkable
+class Certified(Protocol):
+    """A fitted model with its stability distances: private data, no release."""
+
+    def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
+        """Return the class and the stability distance of each query.
+
+        Parameters
+        ----------
+        X : float array [q, p]
+            Public queries.
+
+        Returns
+        -------
+        labels : int64 array [q]
+            0 ... classes - 1.
+        k : int64 array [q]
+            Both are functions of the training table: publish neither.
+        """
+        ...
+
+
+@runtime_checkable
+class Certificate(Protocol):
+    """How to fit a certified model.
+
+    Attributes
+    ----------
+    adjacency : Adjacency
+        Whose changes k counts.
+    classes : int
+    """
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Whose changes k counts."""
+        ...
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        ...
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, ids: Any = None) -> Certified:
+        """Train on a table.
+
+        Parameters
+        ----------
+        X : float array [n, p]
+        y : int array [n]
+            0 ... classes - 1; any other value counts as 0, without a word.
+        ids : sequence of int, str or bytes [n], optional
+            The privacy unit's id of each row. None: the row's number under the replacement relations, a hash
+            of the row's content under ADD_REMOVE_ONE.
+        """
+        ...
+
+
+def table(X: ArrayLike, y: ArrayLike, classes: int) -> tuple[NDArray[np.float64], Labels]:
+    """Return rows [n, p] and classes [n]; labels that are no class count as class 0."""
+    rows = matrix(X, "X")
+    try:
+        given = np.asarray(y).astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError("The labels are no numbers.", f"Pass integers 0 ... {classes - 1}.") from None
+    if given.shape != rows.shape[:1]:
+        raise DataError(
+            f"The labels have shape {given.shape} and the rows {rows.shape}.", "Pass one label a row."
+        )
+    known = (given >= 0) & (given < classes) & (given == np.floor(given))
+    return rows, np.where(known, given, 0.0).astype(np.int64)
+
+
+def matrix(X: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return a float64 matrix."""
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"The '{name}' are no numbers.", "Pass a matrix of floats.") from None
+    if rows.ndim != 2:
+        raise DataError(f"The '{name}' have {rows.ndim} dimensions.", "Pass a matrix, one row a query.")
+    return rows
+
+
+def id_hash(ids: Any, key: str) -> Words:
+    """Return a keyed 64-bit hash of each id.
+
+    Parameters
+    ----------
+    ids : sequence of int, str or bytes [n]
+        An int and its decimal digits as text are different ids.
+    key : str
+        Public and fixed; at most 64 bytes.
+
+    Returns
+    -------
+    uint64 array [n]
+    """
+    secret = key_bytes(key)
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    try:
+        texts = [_id_bytes(value) for value in values]
+    except TypeError:
+        raise DataError("The ids are not all int, str or bytes.", "Convert them to text.") from None
+    return _hashed(texts, secret)
+
+
+def row_hash(X: NDArray[np.float64], y: Labels, key: str) -> Words:
+    """Return a keyed 64-bit hash of each row's content, its label included."""
+    content = np.ascontiguousarray(np.column_stack([X, y]) + 0.0)  # -0.0 becomes 0.0
+    return _hashed([b"r" + row.tobytes() for row in content], key_bytes(key))
+
+
+def hashes(X: NDArray[np.float64], y: Labels, ids: Any, adjacency: Adjacency, key: str) -> Words:
+    """Return the hash that places each row: of its id, number or content (see `Certificate.fit`)."""
+    if ids is None:
+        if adjacency is Adjacency.ADD_REMOVE_ONE:
+            return row_hash(X, y, key)
+        ids = range(X.shape[0])
+    words = id_hash(ids, key)
+    if words.shape != (X.shape[0],):
+        raise DataError(f"There are {words.size} ids for {X.shape[0]} rows.", "Pass one id a row.")
+    return words
+
+
+def key_bytes(key: str) -> bytes:
+    """Return a hash key from its public text."""
+    data = key.encode() if isinstance(key, str) else b""
+    if not 0 < len(data) <= 64:
+        raise ParameterError(f"The 'key' parameter is {key!r:.80}.", "Pass a text of 1 to 64 bytes.")
+    return data
+
+
+def _id_bytes(value: Any) -> bytes:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, int | np.integer):
+        return b"i%d" % int(value)
+    if isinstance(value, str):
+        return b"s" + value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return b"b" + value
+    raise TypeError
+
+
+def _hashed(texts: Sequence[bytes], key: bytes) -> Words:
+    digests = b"".join(hashlib.blake2b(text, digest_size=8, key=key).digest() for text in texts)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)

@@ -1,0 +1,125 @@
+"""Rows in the unit ball: centred, divided by half-widths, a constant appended, clipped to a public norm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from confide.errors import DataError, ParameterError
+from confide.prediction.certificate import matrix
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRows:
+    """Map raw rows to vectors of norm at most 1, each by itself and by public numbers alone.
+
+    Attributes
+    ----------
+    centre, half : float arrays [p]
+        Middle and half-width of each column's declared bounds.
+    norm : float
+        Public feature norm: rows, with their constant, are shortened to it and divided by it.
+    constant : float
+        Appended column, in units of half-widths. It makes the intercept, which is penalised like the rest.
+
+    Notes
+    -----
+    A column of width 0 is 0. The result is scaled by 1 - 2^-32, more than its own rounding up to 10^6
+    columns could add: every row's norm is at most 1 as a real number.
+
+    ==========================  =====================================================================
+    edge case                   what happens
+    ==========================  =====================================================================
+    NaN                         the middle, a public constant
+    infinite, out of bounds     the nearer bound
+    1e308 within wide bounds    no overflow: halves are subtracted
+    row of zeros                (0, ..., 0, constant), scaled
+    ==========================  =====================================================================
+    """
+
+    centre: Floats
+    half: Floats
+    norm: float
+    constant: float
+
+    @property
+    def columns(self) -> int:
+        """Columns of the raw rows."""
+        return self.centre.size
+
+    def scaled(self, X: ArrayLike) -> Floats:
+        """Return rows within [-1, 1], [n, p]."""
+        rows = matrix(X, "X")
+        if rows.shape[1] != self.columns:
+            raise DataError(
+                f"The rows have {rows.shape[1]} columns and the bounds {self.columns}.",
+                "Pass the columns that the bounds were declared for.",
+            )
+        low, high = self.centre - self.half, self.centre + self.half
+        held = np.clip(np.where(np.isnan(rows), self.centre, rows), low, high)
+        width = np.where(self.half > 0, self.half, 1.0)
+        return np.clip((held - self.centre) / width, -1.0, 1.0)
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Return vectors of norm at most 1, [n, p + 1]."""
+        cells = self.scaled(X)
+        rows = np.column_stack([cells, np.full(cells.shape[0], self.constant)])
+        length = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True))
+        return rows / np.maximum(length, self.norm) * (1.0 - 2.0**-32)
+
+
+def unit_rows(
+    feature_bounds: Any, columns: int, *, feature_norm: float | None = None, constant: float | None = None
+) -> UnitRows:
+    """Return the map for declared bounds.
+
+    Parameters
+    ----------
+    feature_bounds : pair of scalars or of arrays [p]
+        Public.
+    columns : int
+        p.
+    feature_norm : float, optional
+        In units of half-widths; default sqrt(p) / 4. The box itself has norm sqrt(p), and rows of real tables
+        are far shorter.
+    constant : float, optional
+        >= 0; default a fifth of the feature norm.
+    """
+    low, high = bounds(feature_bounds, columns)
+    norm = math.sqrt(columns) / 4.0 if feature_norm is None else number(feature_norm, "feature_norm")
+    if norm <= 0:
+        raise ParameterError(f"The 'feature_norm' parameter is {feature_norm!r}.", "Pass a number > 0.")
+    extra = norm / 5.0 if constant is None else number(constant, "constant")
+    if extra < 0:
+        raise ParameterError(f"The 'constant' parameter is {constant!r}.", "Pass a number >= 0.")
+    return UnitRows(low / 2 + high / 2, high / 2 - low / 2, norm, extra)
+
+
+def bounds(feature_bounds: Any, columns: int) -> tuple[Floats, Floats]:
+    """Return lower and upper bounds [p] of a pair of scalars or arrays."""
+    bad = ParameterError(
+        f"The 'feature_bounds' are no pair of finite bounds for {columns} columns.",
+        "Pass (lower, upper): two numbers, or two arrays with one number a column, lower <= upper.",
+    )
+    try:
+        low, high = feature_bounds
+        pair = [np.broadcast_to(np.asarray(side, dtype=np.float64), (columns,)) for side in (low, high)]
+    except (TypeError, ValueError):
+        raise bad from None
+    if not (np.isfinite(pair).all() and np.all(pair[0] <= pair[1]) and np.abs(pair).max(initial=0) < 1e300):
+        raise bad
+    return pair[0], pair[1]
+
+
+def number(value: Any, name: str) -> float:
+    """Return a finite real parameter."""
+    ok = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not ok or not math.isfinite(value):
+        raise ParameterError(f"The '{name}' parameter is {value!r:.80}.", "Pass a finite number.")
+    return float(value)

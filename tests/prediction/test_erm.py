@@ -1,0 +1,262 @@
+"""Strongly convex ERM: the solver's promise, the two properties, attacks, the curvature version, speed."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.prediction.erm import StronglyConvexERM, lengths
+from confide.prediction.erm_losses import HuberHinge, Logistic
+from confide.prediction.erm_solver import (
+    BinaryObjective,
+    SoftmaxObjective,
+    accuracy,
+    block_sum,
+    descend,
+    minimise,
+    norm,
+)
+
+from .helpers import blobs, change, check_neighbours  # isort: skip
+
+ADJACENCIES = ["add_remove_one", "replace_one", "replace_label"]
+LOSSES = [Logistic(), HuberHinge()]
+
+
+def problem(n=300, p=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    return X, np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_losses_are_what_they_say(loss):
+    z = np.linspace(-6, 6, 4001)
+    h = z[1] - z[0]
+    for sign in (-1.0, 1.0):
+        y = np.full(z.size, sign)
+        value, slope, bend = loss.value(z, y), loss.slope(z, y), loss.bend(z, y)
+        np.testing.assert_allclose(np.gradient(value, h)[1:-1], slope[1:-1], atol=2 * h)
+        assert np.abs(slope).max() <= 1
+        assert bend.max() <= loss.curvature + 1e-15
+        assert np.all(np.diff(slope) >= -1e-15)
+        assert np.all(np.abs(np.diff(slope)) <= loss.curvature * h * (1 + 1e-9))
+        assert np.all(value[:1] >= 0)
+    assert loss.value(np.zeros(1), np.ones(1))[0] == pytest.approx(loss.at_zero)
+    turned = np.abs(loss.slope(z, np.ones(z.size)) - loss.slope(z, -np.ones(z.size)))
+    assert turned.max() <= loss.relabelled + 1e-15
+    assert turned.max() >= loss.relabelled - 1e-3
+    # Least curvature over an interval, and the largest of these over centres, by a fine search.
+    for u in (0.0, 0.1, 0.45, 1.0, 3.0):
+        least = loss.least_bend(z, np.ones(z.size), np.full(1, u))
+        for i in range(0, z.size, 400):
+            grid = np.linspace(z[i] - u, z[i] + u, 101)
+            assert least[i] <= loss.bend(grid, np.ones(101)).min() + 1e-15
+        assert least.max() <= loss.most_least_bend(np.full(1, u))[0] + 1e-15
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("ridge", [0.05, 1.0, 40.0])
+def test_the_solver_reaches_its_distance(loss, ridge):
+    X, y = problem()
+    a = accuracy(300, 4, ridge, at_zero=loss.at_zero, slope=1, curvature=loss.curvature, shift=2)
+    objective = BinaryObjective(X, y, loss, ridge)
+    w = minimise(objective, a)
+    assert norm(objective.gradient(w)) / ridge <= a.tolerance
+    # A second solver, of another kind, lies as near.
+    other = minimize(objective.value, np.zeros(4), jac=objective.gradient, method="L-BFGS-B",
+                     options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000}).x  # fmt: skip
+    assert np.linalg.norm(other - w) <= a.tolerance + np.linalg.norm(objective.gradient(other)) / ridge
+    assert np.linalg.norm(w) <= a.weights / 2
+
+
+def test_softmax_reaches_its_distance_and_is_the_logistic_of_two_classes():
+    X, signs = problem()
+    y = (signs > 0).astype(np.int64)
+    a = accuracy(300, 8, 2.0, at_zero=np.log(2), slope=2**0.5, curvature=0.5, shift=3)
+    objective = SoftmaxObjective(X, y, 2, 2.0)
+    w = minimise(objective, a)
+    assert norm(objective.gradient(w)) / 2.0 <= a.tolerance
+    # ||W||^2 of opposite rows: w_1 - w_0 has half the ridge.
+    b = accuracy(300, 4, 1.0, at_zero=np.log(2), slope=1, curvature=0.25, shift=2)
+    binary = minimise(BinaryObjective(X, signs, Logistic(), 1.0), b)
+    np.testing.assert_allclose(w[4:] - w[:4], binary, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_the_fallback_reaches_it_too(loss):
+    X, y = problem(60)
+    a = accuracy(60, 4, 3.0, at_zero=loss.at_zero, slope=1, curvature=loss.curvature, shift=2)
+    objective = BinaryObjective(X, y, loss, 3.0)
+    by_newton = minimise(objective, a)
+    for target in (a.tolerance * 3.0 - a.gradient_error, -1.0):  # the second is never met: the steps end it
+        w = descend(objective, a, target)
+        assert np.linalg.norm(w - by_newton) <= 2 * a.tolerance
+
+    class Stuck:
+        """A Newton step that leads nowhere."""
+
+        ridge, smooth = objective.ridge, objective.smooth
+        start, value, gradient = objective.start, objective.value, objective.gradient
+
+        def direction(self, w, gradient):
+            return np.full_like(w, np.nan)
+
+    assert np.linalg.norm(minimise(Stuck(), a) - by_newton) <= 2 * a.tolerance
+
+
+def test_block_sums_are_exact_where_plain_ones_are_not():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=5000) * 10.0 ** rng.integers(-8, 8, 5000)
+    total = block_sum(5000, (), lambda b: np.asarray(values[b].sum()))
+    import math
+
+    assert abs(float(total) - math.fsum(values.tolist())) <= 1e-13 * np.abs(values).sum()
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("loss", ["logistic", "huber_hinge"])
+def test_sound_and_lipschitz_binary(adjacency, loss):
+    X, y = blobs(120, seed=1, spread=0.2)
+    Q = np.random.default_rng(2).uniform(-1, 1, (400, 2))
+    for ridge, feature_norm in ((0.4, None), (2.0, 1.0), (8.0, 1.4)):
+        certificate = StronglyConvexERM(ridge, loss=loss, adjacency=adjacency, feature_norm=feature_norm,
+                                        max_rows=1000, curvature_levels=32)  # fmt: skip
+        checks, largest = check_neighbours(certificate, X, y, Q, adjacency=adjacency,
+                                           rng=np.random.default_rng(3), pairs=6, steps=3, extreme=True)  # fmt: skip
+        assert checks == 6 * 3 * 400
+    assert largest >= 3
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_sound_and_lipschitz_softmax(adjacency):
+    X, y = blobs(300, classes=4, seed=4, spread=0.15)
+    Q = np.random.default_rng(5).uniform(-1, 1, (400, 2))
+    certificate = StronglyConvexERM(3.0, 4, adjacency=adjacency, feature_norm=1.0, max_rows=1000)
+    _, largest = check_neighbours(certificate, X, y, Q, adjacency=adjacency, rng=np.random.default_rng(6),
+                                  pairs=8, steps=2, extreme=True)  # fmt: skip
+    assert largest >= 2
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber_hinge"])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_directed_attacks_change_no_certified_class(adjacency, loss):
+    # Replace, add or relabel the rows that push most against the query, up to k of them, and retrain.
+    X, y = blobs(60, seed=7, spread=0.5)
+    Q = np.random.default_rng(8).uniform(-1, 1, (40, 2))
+    certificate = StronglyConvexERM(2.0, loss=loss, adjacency=adjacency, feature_norm=1.5, max_rows=1000,
+                                    curvature_levels=40)  # fmt: skip
+    model = certificate.fit(X, y)
+    labels, k = model.stability(Q)
+    attacked = 0
+    for q in np.argsort(k)[-12:]:
+        count = int(k[q])
+        if count == 0:
+            continue
+        push = model.rows(X) @ model.rows(Q[q : q + 1])[0]
+        helps = np.where(y == labels[q], push, -push)  # rows that hold the class up
+        worst = np.argsort(-helps)[:count]
+        A, b = X.copy(), y.copy()
+        if adjacency == "add_remove_one":
+            A, b = (
+                np.vstack([X, np.repeat(Q[q : q + 1], count, 0)]),
+                np.append(y, np.full(count, 1 - labels[q])),
+            )
+        elif adjacency == "replace_one":
+            A[worst], b[worst] = Q[q], 1 - labels[q]
+        else:
+            b[worst] = 1 - b[worst]
+        assert certificate.fit(A, b).stability(Q[q : q + 1])[0][0] == labels[q]
+        attacked += count
+    assert attacked >= 12
+
+
+def test_curvature_certifies_more_and_is_nested():
+    X, y = blobs(300, p=3, seed=9, spread=0.3)
+    Q = np.random.default_rng(10).uniform(-1, 1, (500, 3))
+    certificate = StronglyConvexERM(6.0, feature_norm=1.5, curvature_levels=40)
+    model = certificate.fit(X, y)
+    _, k = model.stability(Q)
+    queries = model.rows(Q)
+    margin = np.abs(queries @ model.weights[0])
+    plain = model.plain(queries, margin)
+    assert np.all(k >= plain)
+    assert np.mean(k > plain) > 0.3
+    # H_i(D') >= H_{i+1}(D), matrix by matrix, on random neighbours with extreme rows.
+    rng = np.random.default_rng(11)
+    for _ in range(5):
+        A, b, _ids = change(X, y, range(300), "replace_one", 2, rng, extreme=True)
+        other = certificate.fit(A, b)
+        for i in range(0, 38, 3):
+            ours = np.linalg.inv(model.levels.factors[i + 1].T @ model.levels.factors[i + 1])
+            theirs = np.linalg.inv(other.levels.factors[i].T @ other.levels.factors[i])
+            assert np.linalg.eigvalsh(theirs - ours)[0] >= -1e-9
+            assert other.levels.scales[i] <= model.levels.scales[i + 1]
+
+
+def test_plain_distance_is_the_formula():
+    X, y = blobs(50, seed=12)
+    model = StronglyConvexERM(2.0, feature_norm=1.0, curvature_levels=0).fit(X, y)
+    Q = np.random.default_rng(13).uniform(-1, 1, (200, 2))
+    _, k = model.stability(Q)
+    queries = model.rows(Q)
+    margin = np.abs(queries @ model.weights[0])
+    expected = np.ceil(margin / (2.0 * lengths(queries) / 2.0)) - 1  # s = 2 ||x|| / Lambda
+    assert np.mean(k != np.maximum(expected, 0)) < 0.01
+    assert model.precision.tolerance < 1e-5
+    # Bounds on the shift for the other relations and losses.
+    shifts = {a: StronglyConvexERM(2.0, adjacency=a).fit(X, y).shift for a in ADJACENCIES}
+    assert shifts["replace_one"] == pytest.approx(1.0, rel=1e-4)
+    assert 0.5 < shifts["replace_label"] < shifts["add_remove_one"] < 0.501
+    assert StronglyConvexERM(2.0, 3).fit(X, y).shift == pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_degenerate_tables_take_the_same_path(classes):
+    Q = np.zeros((3, 2))
+    certificate = StronglyConvexERM(1.0, classes, adjacency="add_remove_one", max_rows=100)
+    labels, k = certificate.fit(np.zeros((0, 2)), []).stability(Q)
+    assert labels.tolist() == k.tolist() == [0, 0, 0]
+    certificate.fit([[np.nan, np.inf]], [1]).stability([[np.nan, 1e308]])
+    certificate.fit(np.ones((9, 2)), np.ones(9)).stability(Q)
+    # A label that is no class counts as the first.
+    a = certificate.fit([[1, 0], [0, 1]], [0, 7]).stability(Q)
+    b = certificate.fit([[1, 0], [0, 1]], [0, 0]).stability(Q)
+    assert np.array_equal(a, b)
+    centred = StronglyConvexERM(1.0, classes, constant=0).fit([[1, 0], [0, 1]], [0, 1])
+    assert centred.stability(Q)[1].tolist() == [0, 0, 0]
+
+
+def test_bad_parameters():
+    for options in ({"ridge": 0}, {"ridge": np.nan}, {"ridge": 1, "classes": 1}, {"ridge": 1, "max_rows": 0},
+                    {"ridge": 1, "adjacency": "rows"}, {"ridge": 1, "curvature_levels": -1}):  # fmt: skip
+        with pytest.raises(ParameterError):
+            StronglyConvexERM(**options)
+    with pytest.raises(UnsupportedError, match="two classes"):
+        StronglyConvexERM(1, 3, loss="logistic")
+    with pytest.raises(UnsupportedError, match="'loss' parameter is 'probit'"):
+        StronglyConvexERM(1, loss="probit")
+    X, y = blobs(10)
+    for options in ({"feature_norm": 0}, {"constant": -1}, {"feature_bounds": (1, -1)}, {"feature_bounds": (0, np.inf)},
+                    {"feature_bounds": (np.zeros(3), np.ones(3))}):  # fmt: skip
+        with pytest.raises(ParameterError):
+            StronglyConvexERM(1, **options).fit(X, y)
+    with pytest.raises(DataError, match="more rows than the declared 5"):
+        StronglyConvexERM(1, adjacency="add_remove_one", max_rows=5).fit(X, y)
+    with pytest.raises(DataError, match="labels have shape"):
+        StronglyConvexERM(1).fit(X, y[:3])
+    with pytest.raises(DataError, match="columns"):
+        StronglyConvexERM(1).fit(X, y).stability(np.zeros((2, 3)))
+
+
+def test_ten_thousand_queries_take_a_tenth_of_a_second():
+    X, y = blobs(5000, p=30, seed=14)
+    model = StronglyConvexERM(150.0).fit(X, y)
+    Q = np.random.default_rng(15).uniform(-1, 1, (10_000, 30))
+    model.stability(Q[:10])
+    start = time.process_time()
+    model.stability(Q)
+    assert time.process_time() - start < 1.0  # a guard; benchmarks/prediction_speed.py measures
