@@ -175,7 +175,8 @@ def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: in
 def labels_of(y: Any, n: int, request: SGDRequest) -> Floats:
     """Read the labels: in [-1, 1] about the middle of their bounds (missing is 0), or class numbers."""
     if request.classes is not None:
-        cells = np.asarray(y, dtype=object).reshape(n, -1)
+        cells = np.asarray(y, dtype=object)
+        cells = cells.reshape(n, -1 if n else 1)  # no row is a table like any other where n is secret
         if cells.shape[1] != 1:
             raise DataError(f"The label has {cells.shape[1]} columns.", "Pass an array of shape (n,).")
         places = {value: float(k) for k, value in enumerate(request.classes)}
