@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.prediction.budgets import answers as answers
+    from confide.prediction.budgets import per_answer as per_answer
+    from confide.prediction.ensemble import Ensemble as Ensemble
+    from confide.prediction.ensemble import ensemble_distance as ensemble_distance
+    from confide.prediction.erm import StronglyConvexERM as StronglyConvexERM
+    from confide.prediction.estimator import CertifiedClassifier as CertifiedClassifier
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
     from confide.prediction.intervals.certificate import IntervalTraining as IntervalTraining
     from confide.prediction.intervals.hyperparameters import Hyperparameters as Hyperparameters
     from confide.prediction.intervals.training import Intervals as Intervals
     from confide.prediction.intervals.training import train_intervals as train_intervals
+    from confide.prediction.releases import release_of as release_of
+    from confide.prediction.response import response_law as response_law
     from confide.prediction.response import response_probabilities as response_probabilities
+    from confide.prediction.vector import StableAnswers as StableAnswers
+    from confide.prediction.votes import TeacherVotes as TeacherVotes
+    from confide.prediction.votes import VoteGap as VoteGap
+    from confide.prediction.votes import vote_gap as vote_gap
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
@@ -24,6 +36,18 @@ _WHERE = {
     "Intervals": "intervals.training",
     "train_intervals": "intervals.training",
     "response_probabilities": "response",
+    "CertifiedClassifier": "estimator",
+    "Ensemble": "ensemble",
+    "StableAnswers": "vector",
+    "StronglyConvexERM": "erm",
+    "TeacherVotes": "votes",
+    "VoteGap": "votes",
+    "answers": "budgets",
+    "ensemble_distance": "ensemble",
+    "per_answer": "budgets",
+    "release_of": "releases",
+    "response_law": "response",
+    "vote_gap": "votes",
 }
 
 __all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -54,13 +54,13 @@ class Certificate(Protocol):
 
     Attributes
     ----------
-    adjacency : Adjacency
+    adjacency : Adjacency or its name
         Whose changes k counts.
     classes : int
     """
 
     @property
-    def adjacency(self) -> Adjacency:
+    def adjacency(self) -> Any:
         """Whose changes k counts."""
         ...
 

@@ -130,20 +130,34 @@ class StableAnswers:
             than q where the charge of an epoch was refused.
         """
         chosen, distances = checked(labels, k, self._classes)
-        capped = np.minimum(distances, 1 << 61).tolist()
         told: list[int] = []
         with self._lock:
-            while len(told) < chosen.size:
-                if not self._ready(bool(told)):
-                    break
-                assert self._epoch is not None
-                start = len(told)
-                stable = self._epoch.above_many(capped[start : start + _BLOCK])
-                told += [
-                    int(label) if above else UNSTABLE
-                    for label, above in zip(chosen[start : start + len(stable)], stable, strict=True)
-                ]
+            while len(told) < chosen.size and self._ready(bool(told)):
+                told += self._within(chosen[len(told) :], distances[len(told) :])
         return np.array(told, dtype=np.int64)
+
+    def until_unstable(self, labels: ArrayLike, k: ArrayLike) -> Labels:
+        """Answer queries in order within one epoch, up to and including the first unstable one.
+
+        An epoch is opened, and charged, if none is open.
+        """
+        chosen, distances = checked(labels, k, self._classes)
+        told: list[int] = []
+        with self._lock:
+            if chosen.size:
+                self._ready(False)
+            while len(told) < chosen.size and UNSTABLE not in told[-1:]:
+                told += self._within(chosen[len(told) :], distances[len(told) :])
+        return np.array(told, dtype=np.int64)
+
+    def _within(self, labels: Labels, k: Labels) -> list[int]:
+        """Answer the first block of queries, up to the end of the open epoch."""
+        assert self._epoch is not None
+        stable = self._epoch.above_many(np.minimum(k[:_BLOCK], 1 << 61).tolist())
+        return [
+            int(label) if above else UNSTABLE
+            for label, above in zip(labels[: len(stable)], stable, strict=True)
+        ]
 
     def _ready(self, some_answered: bool) -> bool:
         """Open and charge an epoch if none is open; False where it is refused after some answers."""

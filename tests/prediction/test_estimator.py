@@ -1,0 +1,173 @@
+"""The scikit-learn shell: what is charged, what is returned, what is refused and when."""
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from confide.errors import BudgetError, DataError, ParameterError, UncertifiedWarning, UnsupportedError
+from confide.ledger import Ledger
+from confide.prediction import CertifiedClassifier, Ensemble, StronglyConvexERM, VoteGap
+
+from .helpers import blobs  # isort: skip
+
+BOUNDS = (-1, 1)
+
+
+def fitted(**options):
+    X, y = blobs(400, p=3, seed=1, spread=0.25)
+    names = np.array(["no", "yes"])
+    options = {"random_state": 3, "feature_norm": 1.0, **options}
+    return CertifiedClassifier(["no", "yes"], BOUNDS, **options).fit(X, names[y]), X, names[y]
+
+
+@pytest.mark.parametrize("release", ["response", "cauchy", "laplace", "ptr", "global", "sparse_vector"])
+def test_every_release_answers(release):
+    model, X, _ = fitted()
+    delta = 1e-6 if release in ("laplace", "ptr", "sparse_vector") else 0
+    told = model.answer(X, 20, delta, release)
+    assert told.shape == (400,)
+    assert set(np.ma.compressed(told)) <= {"no", "yes"}
+    labels, k = model.stability(X)
+    sure = k >= 10
+    if release == "sparse_vector":
+        shown = ~np.ma.getmaskarray(told)
+        assert np.array_equal(told[shown], labels[shown])
+        assert model.guarantee_.event.parts[0].mechanism == "sparse_vector"
+    else:
+        assert np.mean(told[sure] == labels[sure]) > 0.99
+        assert model.guarantee_.epsilon == 20 * 400
+        assert model.guarantee_.delta == Fraction(str(delta)) * 400 if delta else True
+    assert model.guarantee_.assumptions == ("seeded", "unrecorded")
+
+
+def test_a_slack_of_delta_composes_exactly():
+    model, X, _ = fitted()
+    model.answer(X[:100], "0.204", slack="1e-5")
+    assert 9.98 < model.guarantee_.epsilon <= 10
+    assert model.guarantee_.delta == Fraction(1, 10**5)
+    assert model.preview(100, "0.204").epsilon == Fraction(204, 10)
+
+
+def test_the_ledger_is_charged_before_anything_is_computed(tmp_path):
+    ledger = Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="d", epsilon=3, delta=0, adjacency="replace_one"
+    )
+    model, X, _ = fitted(ledger=ledger, random_state=None)
+    assert ledger.total().epsilon == 0  # fit releases nothing
+    model.answer(X[:2], 1)
+    assert ledger.total().epsilon == 2
+    assert model.guarantee_.unconditional
+
+    def never(queries):
+        raise AssertionError("computed after a refusal")
+
+    model.certified_ = type("Model", (), {"stability": staticmethod(never)})()
+    with pytest.raises(BudgetError):
+        model.answer(X[:2], 1)
+    assert ledger.total().epsilon == 2
+    assert model.answer(X[:0], 1).shape == (0,)
+
+
+def test_epochs_are_reserved_and_end():
+    model, X, _ = fitted(alpha=0.3)
+    told = model.answer(X, 20, 1e-6, "sparse_vector", epochs=3)
+    mask = np.ma.getmaskarray(told)
+    assert model.guarantee_.epsilon == 60
+    assert model.guarantee_.delta == Fraction(3, 10**6)
+    # Three unstable queries, and nothing after the third.
+    first = np.flatnonzero(mask)[:3]
+    assert np.all(mask[first[-1] :]) or mask.sum() < 3
+
+
+def test_predict_warns_and_answers_do_not():
+    model, X, y = fitted()
+    with pytest.warns(UncertifiedWarning, match="not private"):
+        predicted = model.predict(X)
+    assert np.mean(predicted == y) > 0.9
+    with pytest.warns(UncertifiedWarning):
+        model.score(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.answer(X[:5], 1)
+
+
+def test_seeded_answers_repeat_and_others_do_not():
+    model, X, _ = fitted()
+    assert np.array_equal(model.answer(X, 0.1), model.answer(X, 0.1))
+    free, _, _ = fitted(random_state=None)
+    assert not np.array_equal(free.answer(X, 0.1), free.answer(X, 0.1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"certificate": "votes", "neighbours": 15}, {"model": "huber_hinge"}, {"members": 3, "ridge": 3.0},
+     {"certificate": VoteGap(15, 2, BOUNDS)}, {"certificate": Ensemble(StronglyConvexERM(2.0), 3)},
+     {"adjacency": "add_remove_one", "ridge": 4.0, "max_rows": 1000}, {"adjacency": "replace_label"}],
+    ids=str,
+)  # fmt: skip
+def test_certificates(options):
+    model, X, y = fitted(**options)
+    labels, k = model.stability(X)
+    assert k.max() >= 3
+    assert np.mean(labels == y) > 0.9
+    model.answer(X[:3], 1)
+    assert model.guarantee_.adjacency.value == options.get("adjacency", "replace_one")
+    clone(model)
+
+
+def test_ten_classes_and_labels_that_are_none():
+    X, y = blobs(500, classes=4, seed=2, spread=0.15)
+    model = CertifiedClassifier([10, 20, 30, 40], BOUNDS, alpha=0.01, feature_norm=1.0, random_state=0)
+    told = model.fit(X, 10 * (y + 1)).answer(X, 5)
+    assert np.mean(told == 10 * (y + 1)) > 0.8
+    strange = np.where(y == 1, 99, 10 * (y + 1))
+    first = np.where(y == 1, 10, 10 * (y + 1))
+    a, b = (clone(model).fit(X, labels).stability(X) for labels in (strange, first))
+    assert np.array_equal(a[0], b[0])
+    assert np.array_equal(a[1], b[1])
+
+
+def test_frames_pipelines_and_missing_cells():
+    pd = pytest.importorskip("pandas")
+    X, y = blobs(100, p=2, seed=3)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = CertifiedClassifier([0, 1], BOUNDS, random_state=0).fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "b"]
+    X[0, 0] = np.nan
+    make_pipeline(CertifiedClassifier([0, 1], BOUNDS, random_state=0)).fit(X, y)
+
+
+def test_bad_parameters_before_any_data():
+    class Unread:
+        def __array__(self, *args, **options):
+            raise AssertionError("the data were read")
+
+    for options in ({"classes": None}, {"classes": [1]}, {"classes": [1, 1]}, {"feature_bounds": None}, {"alpha": 0},
+                    {"certificate": "boxes"}, {"certificate": 3}, {"adjacency": "rows"}, {"members": 0},
+                    {"adjacency": "add_remove_one"}, {"members": 5}, {"certificate": VoteGap(5, 3, BOUNDS)},
+                    {"random_state": "x"}, {"certificate": "votes", "neighbours": 0}):  # fmt: skip
+        model = CertifiedClassifier(**{"classes": [0, 1], "feature_bounds": BOUNDS, **options})
+        with pytest.raises(ParameterError):
+            model.fit(Unread(), Unread())
+    with pytest.raises(UnsupportedError, match="'model'"):
+        CertifiedClassifier([0, 1], BOUNDS, model="tree").fit(Unread(), Unread())
+    with pytest.raises(DataError, match="labels have shape"):
+        CertifiedClassifier([0, 1], BOUNDS).fit(np.zeros((3, 2)), [0, 1])
+
+
+def test_bad_requests():
+    model, X, _ = fitted()
+    with pytest.raises(ParameterError, match="'release'"):
+        model.answer(X, 1, release="noise")
+    with pytest.raises(UnsupportedError, match="no delta"):
+        model.answer(X, 1, 1e-6, "cauchy")
+    with pytest.raises(ParameterError, match="'delta'"):
+        model.answer(X, 1, 0, "ptr")
+    with pytest.raises(ParameterError, match="'epsilon'"):
+        model.answer(X, 0)
+    with pytest.raises(ParameterError, match="'epochs'"):
+        model.answer(X, 1, 1e-6, "sparse_vector", epochs=0)
