@@ -70,7 +70,8 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         hinge loss; ridge 4. See the how-to page on defaults.
     adjacency : Adjacency or str
         Under ``add_remove_one`` the number of rows is secret, and nothing in the result depends on it.
-        (The rounding proof covers 2^20 rows: that no table has more is then a public precondition.)
+        (The rounding proof covers 2^20 rows up to size 24, 2^26 / (40 + size) above: that no table has more
+        is then a public precondition, which nothing checks.)
     random_state : int, optional
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool
