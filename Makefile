@@ -64,6 +64,7 @@ bench: $(VENV)/.dev
 	$(RUN) benchmarks/ledger.py
 	$(RUN) benchmarks/reader.py
 	$(RUN) benchmarks/closed_form.py
+	$(RUN) benchmarks/training_classifier.py
 	$(RUN) benchmarks/selection_law.py
 	$(RUN) benchmarks/selection_recovery.py
 	$(RUN) benchmarks/selection_speed.py
