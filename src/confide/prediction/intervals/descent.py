@@ -194,7 +194,7 @@ class Descent:
         rate, decay, momentum = settings.rate(step), settings.weight_decay, settings.momentum
         if momentum == 0:
             lower, upper = _decayed(boxes, 1 - rate * decay)
-            zero = np.zeros_like(lower)
+            zero = np.zeros_like(d_lower)
             return Boxes(lower - rate * d_upper, upper - rate * d_lower, zero, zero)
         m_lower, m_upper = momentum * boxes.v_lower + d_lower, momentum * boxes.v_upper + d_upper
         v_lower, v_upper = m_lower + decay * boxes.lower, m_upper + decay * boxes.upper

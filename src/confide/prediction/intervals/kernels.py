@@ -40,15 +40,15 @@ def monotone_exp(z: Any, table: Any) -> Any:
     """Return exp(z), z cut to [-40, 40], within 2e-16 of relative error and monotone in z bit for bit.
 
     Inside a cell [c, c + 1/64) it is v + v p(z - c) with p a polynomial of positive coefficients in Horner
-    form, cut to the values at both ends of the cell: a chain of monotone operations on z - c >= 0 (where
-    rounding puts z just below c, the cut to v decides). Across cells the cuts meet.
+    form, cut to the values at both ends of the cell: a chain of monotone operations on z - c >= 0. Across
+    cells the cuts meet.
     """
     z = z if z > -40.0 else -40.0  # NaN too
     z = z if z < 40.0 else 40.0
-    m = int((z + 40.0) * 64.0)
-    t = z - (m / 64.0 - 40.0)
+    m = math.floor(z * 64.0)  # exact, and so is z - m / 64
+    t = z - m / 64.0
     p = t * (1 + t * (0.5 + t * (1 / 6 + t * (1 / 24 + t * (1 / 120 + t / 720)))))
-    low, high = table[m], table[m + 1]
+    low, high = table[m + 2560], table[m + 2561]
     value = low + low * p
     return low if value < low else (high if value > high else value)
 
