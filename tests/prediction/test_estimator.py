@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from confide.errors import BudgetError, DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.ledger import Ledger
@@ -171,3 +172,42 @@ def test_bad_requests():
         model.answer(X, 0)
     with pytest.raises(ParameterError, match="'epochs'"):
         model.answer(X, 1, 1e-6, "sparse_vector", epochs=0)
+
+
+SECRET = "labels are secret: whether one is missing, infinite or no class must not show in an exception"
+REASONS = {
+    "check_estimators_empty_data_messages": "under add_remove_one the number of rows is secret: none is a table too",
+    "check_classifiers_classes": "classes are a public argument; the check fits others, which count as the first",
+    "check_classifiers_regression_target": SECRET,
+    "check_classifier_not_supporting_multiclass": SECRET,
+    "check_supervised_y_no_nan": f"{SECRET} (pitfalls F43, K15)",
+}
+
+
+@parametrize_with_checks(
+    [CertifiedClassifier([0, 1], (-4, 4)), CertifiedClassifier([0, 1], (-4, 4), certificate="votes")],
+    expected_failed_checks=lambda estimator: REASONS,
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertifiedWarning)
+        check(estimator)
+
+
+def test_labels_of_any_kind_take_the_same_path():
+    from confide.prediction.estimator import class_codes
+
+    strange = np.array([1, 1.0, "1", None, float("nan"), [1], True, b"1"], dtype=object)
+    assert class_codes(strange, np.array([0, 1])).tolist() == [1, 1, 0, 0, 0, 0, 1, 0]
+
+
+def test_intervals_answer_too():
+    from confide.prediction import IntervalTraining
+
+    X, y = blobs(200, p=3, seed=5, spread=0.2)
+    training = IntervalTraining([3, 1], {"learning_rate": 0.5, "epochs": 2, "clip": 0.5}, 10)
+    model = CertifiedClassifier([0, 1], certificate=training, random_state=0).fit(X, y)
+    labels, k = model.stability(X)
+    assert k.max() >= 3
+    told = model.answer(X, 10)
+    assert np.array_equal(told[k >= 3], labels[k >= 3])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -219,11 +218,6 @@ class FittedERM:
         """Return the largest integers k with k r < margin."""
         radius = self.shift * lengths(queries) + 1e-290
         return np.maximum(np.ceil(np.minimum(margin / radius, 2.0**30)) - 1.0, 0.0).astype(np.int64)
-
-    @cached_property
-    def classes(self) -> int:
-        """Number of classes."""
-        return self.certificate.classes
 
 
 def lengths(queries: Floats) -> Floats:

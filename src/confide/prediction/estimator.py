@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
@@ -145,14 +146,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         known = public_classes(self.classes)
         plan = self._plan(len(known))
         matrix: Any = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
-        given = np.asarray(y)
-        if given.shape != matrix.shape[:1]:
-            raise DataError(
-                f"The labels have shape {given.shape} and X {matrix.shape}.", "Pass one label a row."
-            )
-        codes = np.zeros(given.shape[0], dtype=np.int64)
-        for code, label in enumerate(known.tolist()):
-            codes[np.asarray([bool(value == label) for value in given.tolist()], dtype=bool)] = code
+        given = column(y, matrix.shape[0])
+        codes = class_codes(given, known)
         certificate = plan if plan is not None else self._erm(len(known), matrix.shape[0])
         self.certified_ = self._joined(certificate).fit(matrix, codes, ids=ids)
         self.adjacency_ = Adjacency.parse(self._joined(certificate).adjacency)
@@ -327,6 +322,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        try:
+            tags.classifier_tags.multi_class = len(self.classes) > 2
+        except TypeError:  # not declared yet
+            tags.classifier_tags.multi_class = True
         return tags
 
 
@@ -349,6 +348,34 @@ def _by_epochs(
         told[place : place + part.size] = part
         place += part.size
     return told
+
+
+def column(y: Any, rows: int) -> NDArray[Any]:
+    """Return labels as one column, whatever they are."""
+    if y is None:
+        raise DataError("CertifiedClassifier requires y to be passed, but the target y is None.")
+    given = np.asarray(y)
+    if given.ndim == 2 and given.shape[1] == 1:
+        warnings.warn(
+            DataConversionWarning("A column-vector y was passed when a 1d array was expected."), stacklevel=3
+        )
+        given = given[:, 0]
+    if given.shape != (rows,):
+        raise DataError(f"The labels have shape {given.shape} for {rows} rows.", "Pass one label a row.")
+    return given
+
+
+def class_codes(given: NDArray[Any], known: NDArray[Any]) -> Labels:
+    """Return the place of each label among the classes; 0 for a label that is none of them."""
+    place = {label: code for code, label in enumerate(known.tolist())}
+
+    def code(label: Any) -> int:
+        try:
+            return place.get(label, 0)
+        except TypeError:  # a label that cannot be looked up is no class
+            return 0
+
+    return np.array([code(label) for label in given.tolist()], dtype=np.int64)
 
 
 def public_classes(classes: Any) -> NDArray[Any]:
