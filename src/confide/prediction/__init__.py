@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from confide.prediction.ensemble import ensemble_distance as ensemble_distance
     from confide.prediction.erm import StronglyConvexERM as StronglyConvexERM
     from confide.prediction.estimator import CertifiedClassifier as CertifiedClassifier
+    from confide.prediction.intervals.ball import BallTraining as BallTraining
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
     from confide.prediction.intervals.certificate import IntervalTraining as IntervalTraining
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
+    "BallTraining": "intervals.ball",
     "FixedBatches": "intervals.batches",
     "HashedBatches": "intervals.batches",
     "Hyperparameters": "intervals.hyperparameters",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.prediction.intervals.ball import BallTraining as BallTraining
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
     from confide.prediction.intervals.certificate import IntervalTraining as IntervalTraining
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.training import train_intervals as train_intervals
 
 _WHERE = {
+    "BallTraining": "ball",
     "FixedBatches": "batches",
     "HashedBatches": "batches",
     "Hyperparameters": "hyperparameters",

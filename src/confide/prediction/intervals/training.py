@@ -240,7 +240,10 @@ class Plan:
                 part = slice(number, None, self.batches.count)
                 extra = blocks(seen[part], classes[part])
                 divisor += extra.count
-            out.append(Batch(blocks(values[places], codes[places]), extra, divisor))
+            if self.batches.count > 1:  # one batch needs no copy of its own
+                out.append(Batch(blocks(values[places], codes[places]), extra, divisor))
+            else:
+                out.append(Batch(blocks(values, codes), extra, divisor))
         return out
 
     def _table(self, X: Any, y: Any) -> tuple[Floats, Ints]:
