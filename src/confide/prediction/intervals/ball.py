@@ -12,8 +12,9 @@ fixed batches, gradients clipped by norm at c, weight decay lambda, no momentum.
 **One step.** For the same batch, two models and rate r: psi(z) - psi(z') = s (z - z') with s in [0, 1/4], so
 the difference u of the models becomes (I - r (H + lambda I)) u with 0 <= H <= L I, L = (B^2 + 1)/4 (the
 batch's mean of s a a'). Its norm grows at most by q = max(|1 - r lambda|, |1 - r (L + lambda)|). A replaced
-row adds at most 2 c r/b in a batch of b rows (c at most sqrt(B^2 + 1)). Each computed step lies within e of the exact one (below), for
-both tables. So the computed models of neighbours whose row lies in batch s differ by at most the last of
+row adds at most 2 c r/b in a batch of b rows (c at most sqrt(B^2 + 1)). Each computed step lies within e of
+the exact one (below), for both tables. So the computed models of neighbours whose row lies in batch s differ
+by at most the last of
 
     D_0 = 0,    D_{t+1} = q_t D_t + 2 e_t + [step t visits batch s] 2 c r_t/b_s
 
