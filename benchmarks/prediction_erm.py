@@ -25,7 +25,7 @@ from _common import RESULTS, header, write
 from confide.prediction import StronglyConvexERM, release_of
 
 EPSILONS = (0.1, 0.3, 1.0)
-ALPHAS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+ALPHAS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 RELEASES = {"response": 0, "cauchy": 0, "laplace": "1e-5", "ptr": "1e-5", "global": 0}
 Floats = np.ndarray
 

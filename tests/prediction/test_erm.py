@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.prediction.erm import StronglyConvexERM, lengths
-from confide.prediction.erm_losses import HuberHinge, Logistic
+from confide.prediction.erm_losses import HuberHinge, Logistic, softmax_steepest
 from confide.prediction.erm_solver import (
     BinaryObjective,
     SoftmaxObjective,
@@ -18,6 +18,7 @@ from confide.prediction.erm_solver import (
     minimise,
     norm,
 )
+from confide.prediction.erm_steps import steps_of
 
 from .helpers import blobs, change, check_neighbours  # isort: skip
 
@@ -203,15 +204,68 @@ def test_plain_distance_is_the_formula():
     Q = np.random.default_rng(13).uniform(-1, 1, (200, 2))
     _, k = model.stability(Q)
     queries = model.rows(Q)
-    margin = np.abs(queries @ model.weights[0])
-    expected = np.ceil(margin / (2.0 * lengths(queries) / 2.0)) - 1  # s = 2 ||x|| / Lambda
-    assert np.mean(k != np.maximum(expected, 0)) < 0.01
+    ratio = np.abs(queries @ model.weights[0]) / lengths(queries)
+    size, radius, expected = np.linalg.norm(model.weights), 0.0, np.zeros(200)
+    for _ in range(60):
+        radius += 2 / (1 + np.exp(-(size + radius + 2 / 2.0))) / 2.0
+        expected += radius < ratio
+    assert np.array_equal(k, expected)
+    assert np.all(k >= np.ceil(ratio / (2.0 / 2.0)) - 1)  # the page's s = 2 ||x|| / Lambda
     assert model.precision.tolerance < 1e-5
-    # Bounds on the shift for the other relations and losses.
-    shifts = {a: StronglyConvexERM(2.0, adjacency=a).fit(X, y).shift for a in ADJACENCIES}
-    assert shifts["replace_one"] == pytest.approx(1.0, rel=1e-4)
-    assert 0.5 < shifts["replace_label"] < shifts["add_remove_one"] < 0.501
-    assert StronglyConvexERM(2.0, 3).fit(X, y).shift == pytest.approx(2.0, rel=1e-4)
+    longest = {a: StronglyConvexERM(2.0, adjacency=a).fit(X, y).steps.longest for a in ADJACENCIES}
+    assert longest["replace_one"] == pytest.approx(1.0, rel=1e-4)
+    assert 0.5 < longest["replace_label"] < longest["add_remove_one"] < 0.501
+    assert StronglyConvexERM(2.0, 3).fit(X, y).steps.longest == pytest.approx(2**0.5, rel=1e-4)
+
+
+def test_steps_beyond_those_that_are_followed():
+    a = accuracy(10, 3, 1.0, at_zero=1, slope=1, curvature=1, shift=1)
+    steps = steps_of(lambda u: 2.0 * Logistic().steepest(u), 0.1, 1e3, a)
+    assert np.all(np.diff(steps.totals) <= steps.longest)
+    k = np.arange(1, 3 * steps.totals.size)
+    reach = np.where(k <= steps.totals.size, steps.totals[np.minimum(k, steps.totals.size) - 1],
+                     steps.totals[-1] + (k - steps.totals.size) * steps.longest)  # fmt: skip
+    assert np.array_equal(steps.distances(reach * (1 + 1e-9)), k)
+    assert np.array_equal(steps.distances(reach * (1 - 1e-9)), k - 1)
+    assert steps.distances(np.array([0.0, np.inf])).tolist()[0] == 0
+    assert steps.distances(np.array([np.inf]))[0] >= 2**29
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_slopes_are_bounded_where_weights_are(classes):
+    rng = np.random.default_rng(classes)
+    for u in (0.0, 0.3, 1.0, 4.0):
+        worst = 0.0
+        for _ in range(3000):
+            W = rng.normal(size=(classes, 3)) * rng.choice([0.3, 1, 3], size=(classes, 1))
+            W *= u / np.linalg.norm(W)
+            x = rng.normal(size=3)
+            z = W @ (x / np.linalg.norm(x))
+            p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+            worst = max(worst, *(np.linalg.norm(p - np.eye(classes)[c]) for c in range(classes)))
+        assert worst <= softmax_steepest(u, classes) * (1 + 1e-12)
+        assert worst >= 0.8 * softmax_steepest(u, classes)
+    assert softmax_steepest(1.0, 2) == pytest.approx(2**0.5 * Logistic().steepest(2**0.5))
+    for loss in LOSSES:
+        for u in (0.0, 0.7, 5.0):
+            z = np.linspace(-u, u, 1001)
+            slopes = np.abs([loss.slope(z, np.ones(1001)), loss.slope(z, -np.ones(1001))])
+            assert slopes.max() == pytest.approx(loss.steepest(u))
+
+
+def test_radii_are_nested_between_neighbours():
+    X, y = blobs(60, seed=20)
+    rng = np.random.default_rng(21)
+    for adjacency in ADJACENCIES:
+        certificate = StronglyConvexERM(1.5, adjacency=adjacency, feature_norm=1.0, max_rows=1000)
+        model = certificate.fit(X, y)
+        for _ in range(20):
+            A, b, _ids = change(X, y, range(60), adjacency, 2, rng, extreme=True)
+            other = certificate.fit(A, b)
+            moved = np.linalg.norm(other.weights - model.weights)
+            assert moved <= model.steps.totals[0]
+            assert np.all(other.steps.totals[:-1] + moved <= model.steps.totals[1:])
+            assert np.all(other.steps.changes[:-1] <= model.steps.changes[1:])
 
 
 @pytest.mark.parametrize("classes", [2, 3])

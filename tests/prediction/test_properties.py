@@ -23,8 +23,7 @@ def certificates(relation, classes):
     return [*found, Ensemble(found[0], 5), Ensemble(found[-2], 5)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("relation", "classes"), itertools.product(RELATIONS, (2, 3)))
+@pytest.mark.parametrize(("relation", "classes"), list(itertools.product(RELATIONS, (2, 3))))
 def test_neighbours_at_length(relation, classes):
     rng = np.random.default_rng(classes)
     checks = 0
@@ -38,8 +37,9 @@ def test_neighbours_at_length(relation, classes):
     assert checks >= 34_000  # six cases: above 200,000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("relation", "loss"), itertools.product(RELATIONS, ("logistic", "huber_hinge")))
+@pytest.mark.parametrize(
+    ("relation", "loss"), list(itertools.product(RELATIONS, ("logistic", "huber_hinge")))
+)
 def test_attacks_at_length(relation, loss):
     rng = np.random.default_rng(7)
     attacks = 0
@@ -73,3 +73,40 @@ def test_attacks_at_length(relation, loss):
             assert bare.fit(A, b).stability(Q[q : q + 1])[0][0] == labels[q]
             attacks += 1
     assert attacks >= 340  # six cases: above 2,000
+
+
+@pytest.mark.parametrize("factor", [2, 8])
+def test_the_checks_convict_a_distance_that_claims_more(factor):
+    class Boastful:
+        classes = 2
+
+        def fit(self, X, y, *, ids=None):
+            self.model = StronglyConvexERM(6.0, feature_norm=1.0).fit(X, y, ids=ids)
+            return self
+
+        def stability(self, Q):
+            labels, k = self.model.stability(Q)
+            return labels, factor * k
+
+    X, y = blobs(150, seed=1, spread=0.25)
+    Q = np.random.default_rng(2).uniform(-1, 1, (700, 2))
+    with pytest.raises(AssertionError):
+        check_neighbours(Boastful(), X, y, Q, adjacency="replace_one", rng=np.random.default_rng(3), pairs=10)
+
+
+def test_attacks_come_near_the_distance():
+    # The attack of twice the certified distance turns some classes: the distances are no wild underestimates.
+    X, y = blobs(80, seed=1, spread=0.35)
+    certificate = StronglyConvexERM(60.0, feature_norm=1.0)
+    model = certificate.fit(X, y)
+    Q = np.random.default_rng(4).uniform(-1, 1, (200, 2))
+    labels, k = model.stability(Q)
+    push = model.rows(Q) @ model.rows(X).T
+    turned = tried = 0
+    for q in np.flatnonzero(k)[:60]:
+        A, b = X.copy(), y.copy()
+        worst = np.argsort(-np.where(y == labels[q], push[q], -push[q]))[: 2 * int(k[q]) + 1]
+        A[worst], b[worst] = Q[q], 1 - labels[q]
+        turned += certificate.fit(A, b).stability(Q[q : q + 1])[0][0] != labels[q]
+        tried += 1
+    assert turned > tried / 2

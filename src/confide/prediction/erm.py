@@ -12,14 +12,24 @@ from numpy.typing import ArrayLike
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.prediction.certificate import Labels, table
 from confide.prediction.erm_curvature import Levels, curvature_levels
-from confide.prediction.erm_losses import BinaryLoss, binary_loss
-from confide.prediction.erm_solver import Accuracy, BinaryObjective, SoftmaxObjective, accuracy, minimise
+from confide.prediction.erm_losses import BinaryLoss, binary_loss, softmax_steepest
+from confide.prediction.erm_solver import (
+    Accuracy,
+    BinaryObjective,
+    SoftmaxObjective,
+    accuracy,
+    minimise,
+    norm,
+)
+from confide.prediction.erm_steps import Steps, steps_of
 from confide.prediction.laws import class_count, whole
 from confide.prediction.rows import Floats, UnitRows, number, unit_rows
 from confide.privacy import Adjacency
 
 #: Names of the losses: for two classes, for more.
 LOSSES = ("logistic", "huber_hinge", "softmax")
+#: The curvature version takes no change of the gradient below this share of the largest.
+_LEAST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -48,21 +58,21 @@ class StronglyConvexERM:
     Notes
     -----
     *Sensitivity.* Rows have norm at most 1, the constant included, and the loss has a slope within [-1, 1] in
-    the logit, so one change of the table changes the gradient of the objective, at any w, by at most g: 2
+    the logit, so one change of the table changes the gradient of the objective, at any w, by at most G: 2
     for a replacement, 1 for an addition or removal, and for a changed label the loss's own constant (1 for
-    logistic). The objective is Lambda-strongly convex: its optimum moves by at most g / Lambda. The solver
+    logistic). The objective is Lambda-strongly convex: its optimum moves by at most G / Lambda. The solver
     returns a point within a public tau of it, so the logit that is computed for x moves by at most
-    (g / Lambda + 2 tau) ||x||, plus twice its rounding error e ||x||; call that r. For softmax the gradient
-    in the C logits has norm at most sqrt 2, the weights move by sqrt 2 g / Lambda in the Frobenius norm, and
-    the difference of two logits by sqrt 2 times that: 2 g / Lambda.
+    (G / Lambda + 2 tau) ||x||, and twice its rounding error. For softmax the gradient in the C logits has
+    norm at most sqrt 2, the weights move by sqrt 2 G / Lambda in the Frobenius norm, and the difference of
+    two logits by sqrt 2 times that: 2 G / Lambda.
 
-    *k* is the largest integer with k r < margin (|logit|; for softmax, the difference to the second).
+    Slopes are smaller where the weights are: `confide.prediction.erm_steps` has radii s_1 < s_2 < ... with
+    s_k <= k (G / Lambda + 2 tau). *k* is the largest integer with s_k ||x|| < margin (|logit|; for softmax
+    with sqrt 2 s_k, and the least difference to another logit).
 
-    *Sound*: after j <= k changes the optimum lies within j g / Lambda, what is computed within 2 tau more,
-    so the margin moves by at most j r < margin. *1-Lipschitz*: between neighbours with one class the margin
-    moves by at most r, and ceil(margin / r) - 1 by at most 1. With two classes the margins of both are at
-    most r (their logits lie on both sides of 0, within r), and both k are 0. For softmax the least gap
-    replaces the margin, and each gap moves by at most r.
+    *Sound*: after j <= k changes the computed weights lie within s_j, so each logit moves by less than the
+    margin. *1-Lipschitz*: s_k(D') <= s_{k+1}(D) - s_1(D) for neighbours D, D', and the margin moves by at
+    most s_1(D) ||x|| where the class stays. Where it turns, soundness on both tables says that both k are 0.
 
     The curvature version (`confide.prediction.erm_curvature`) has its own proofs; the larger of two sound and
     1-Lipschitz distances is one.
@@ -141,9 +151,9 @@ class StronglyConvexERM:
                              curvature=loss.curvature, shift=g)  # fmt: skip
         signs = np.where(labels == 1, 1.0, -1.0)
         w = minimise(BinaryObjective(rows, signs, loss, self.ridge), precision)
-        shift = moves(g, self.ridge, precision)
+        steps = steps_of(self.change, norm(w), self.ridge, precision)
         levels = self._levels(rows, signs, w, loss, limit, precision)
-        return FittedERM(self, shape, w[None, :], shift, precision, levels)
+        return FittedERM(self, shape, w[None, :], steps, precision, levels)
 
     def _levels(
         self, rows: Floats, signs: Floats, w: Floats, loss: BinaryLoss, limit: int, precision: Accuracy
@@ -151,8 +161,10 @@ class StronglyConvexERM:
         if self.curvature_levels == 0:
             return None
         keeps_rows = self.adjacency is Adjacency.REPLACE_LABEL and loss.label_free
+        least = max(_LEAST_SHARE * self.gradient_shift, self.change(0.0))
+        steps = steps_of(self.change, norm(w), self.ridge, precision, least=least)
         return curvature_levels(
-            rows, signs, w, loss, self.ridge, self.gradient_shift, precision, limit, self.curvature_levels,
+            rows, signs, w, loss, self.ridge, steps, least, precision, limit, self.curvature_levels,
             keeps_rows=keeps_rows,
         )  # fmt: skip
 
@@ -161,16 +173,16 @@ class StronglyConvexERM:
         precision = accuracy(limit, rows.shape[1] * self.classes, self.ridge, at_zero=math.log(self.classes),
                              slope=math.sqrt(2.0), curvature=0.5, shift=g)  # fmt: skip
         w = minimise(SoftmaxObjective(rows, labels, self.classes, self.ridge), precision)
-        shift = math.sqrt(2.0) * moves(g, self.ridge, precision) + 2.0 * precision.logit_error
-        return FittedERM(self, shape, w.reshape(self.classes, -1), shift, precision, None)
+        steps = steps_of(self.change, norm(w), self.ridge, precision)
+        return FittedERM(self, shape, w.reshape(self.classes, -1), steps, precision, None)
 
-
-def moves(g: float, ridge: float, precision: Accuracy) -> float:
-    """Return (g / Lambda + 2 tau + 2 e), rounded up by a millionth.
-
-    The millionth pays for the rounding of quotients up to k = 2^30, so that k is 1-Lipschitz as computed.
-    """
-    return (g / ridge + 2.0 * precision.tolerance + 2.0 * precision.logit_error) * (1.0 + 1e-6)
+    def change(self, u: float) -> float:
+        """Return F(u): the largest change of the gradient at weights of norm at most u (`erm_steps`)."""
+        softmax = self.loss == "softmax"
+        if self.adjacency is Adjacency.REPLACE_LABEL:
+            return self.gradient_shift * (math.sqrt(2.0) if softmax else 1.0)
+        slope = softmax_steepest(u, self.classes) if softmax else binary_loss(str(self.loss)).steepest(u)
+        return self.gradient_shift * slope * (1.0 + 1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +195,8 @@ class FittedERM:
     rows : UnitRows
     weights : float array [1, m] or [C, m]
         Secret.
-    shift : float
-        r for a query of norm 1; public.
+    steps : Steps
+        Secret.
     precision : Accuracy
         Public.
     levels : Levels or None
@@ -194,7 +206,7 @@ class FittedERM:
     certificate: StronglyConvexERM
     rows: UnitRows
     weights: Floats = field(repr=False)
-    shift: float
+    steps: Steps = field(repr=False)
     precision: Accuracy
     levels: Levels | None = field(repr=False)
 
@@ -215,9 +227,11 @@ class FittedERM:
         return labels, k
 
     def plain(self, queries: Floats, margin: Floats) -> Labels:
-        """Return the largest integers k with k r < margin."""
-        radius = self.shift * lengths(queries) + 1e-290
-        return np.maximum(np.ceil(np.minimum(margin / radius, 2.0**30)) - 1.0, 0.0).astype(np.int64)
+        """Return the distances without the curvature version."""
+        ratio = margin / (lengths(queries) + 1e-290)
+        if self.weights.shape[0] == 1:
+            return self.steps.distances(ratio)
+        return self.steps.distances(ratio, math.sqrt(2.0), 2.0 * self.precision.logit_error)
 
 
 def lengths(queries: Floats) -> Floats:

@@ -1,45 +1,47 @@
 """The curvature version of the strongly convex certificate: flat directions move far, curved ones hardly.
 
-Notation: rows x_r of norm at most 1, z_r = w.x_r the logits of the w that was computed on D, g the largest
-change of the gradient from one change of the table, rho = g / Lambda + 2 tau (and rounding), c(u) the largest
-over centres of the least curvature of the loss on an interval of half-width u, and for j = 1, 2, ...
+Notation: rows x_r of norm at most 1, z_r = w.x_r the logits of the w that was computed on D, g_j and s_j the
+changes and radii of `confide.prediction.erm_steps`, with no g_j below a public g_0; rho = g_0 / Lambda, so
+that s_j >= j rho; c(u) the largest over centres of the least curvature of the loss on an interval of
+half-width u; and for j = 1, 2, ...
 
-    H_j = Lambda I + sum_r (least curvature on [z_r - j rho ||x_r||, z_r + j rho ||x_r||]) x_r x_r' - R_j I,
+    H_j = Lambda I + sum_r (least curvature on [z_r - s_j ||x_r||, z_r + s_j ||x_r||]) x_r x_r' - R_j I,
     R_j = sum_{i <= j} max_{t <= 1} t^2 c(i rho t),
-    beta_j(x) = g sqrt(x' H_j^-1 x) / sqrt(max(Lambda, least eigenvalue of H_j)) + 2 tau ||x||.
+    beta_j(x) = g_j sqrt(x' H_j^-1 x) / sqrt(max(Lambda, least eigenvalue of H_j)) + 2 tau ||x||.
 
 A distance k is certified while beta_1(x) + ... + beta_k(x) < margin of x. (The form with k beta_k is weaker,
-since beta grows.)
+since beta grows, and so is one g for all.)
 
 R_j < Lambda, so H_j is positive definite. max_t t^2 c(i rho t) falls in i, so R_j is below the integral of
 max_t t^2 c(s rho t) over s > 0. Logistic: c(u) = e^-u / (1 + e^-u)^2 and u^2 c(u) <= 0.44 give 0.67 / rho.
-Huber hinge of width h: c = 1 / (2h) up to u < h gives 1 / rho. And rho >= g / Lambda >= 1 / Lambda.
+Huber hinge of width h: c = 1 / (2h) up to u < h gives 1 / rho. And rho is at least 0.75 / Lambda for the
+logistic loss and 1 / Lambda for the hinge.
 
 *Sound.* Let D = D_0, D_1, ..., D_j be a path of neighbours with j <= k, F_i their objectives, w_i their
-optima. ||w_i - w_{i-1}|| <= g / Lambda, so the segment from w_{i-1} to w_i lies within i g / Lambda + tau
-<= i rho of the computed w. Let B be the mean Hessian of F_{i-1} on that segment. A row common to D and
-D_{i-1} has curvature there at least as in H_i. D lost at most i - 1 rows, each of which takes at most
-max_t t^2 c(i rho t) I out of the sum, and (i - 1) of these are below R_i. So B >= H_i. With
-q = grad F_i - grad F_{i-1} at w_i, ||q|| <= g: B (w_i - w_{i-1}) = -q, and by Cauchy-Schwarz
+optima. ||w_i - w_{i-1}|| <= g_i / Lambda, so the segment from w_{i-1} to w_i lies within s_i of the computed
+w. Let B be the mean Hessian of F_{i-1} on that segment. A row common to D and D_{i-1} has curvature there at
+least as in H_i. D lost at most i - 1 rows, each of which takes at most max_t t^2 c(s_i t) <= max_t t^2 c(i
+rho t) times I out of the sum, and (i - 1) of these are below R_i. So B >= H_i. With q = grad F_i - grad
+F_{i-1} at w_i, ||q|| <= g_i: B (w_i - w_{i-1}) = -q, and by Cauchy-Schwarz
 
     |x.(w_i - w_{i-1})| <= sqrt(x' B^-1 x) sqrt(q' B^-1 q)
-                        <= sqrt(x' H_i^-1 x) g / sqrt(max(Lambda, least eigenvalue of H_i)),
+                        <= sqrt(x' H_i^-1 x) g_i / sqrt(max(Lambda, least eigenvalue of H_i)),
 
 as B >= Lambda I too. (||B^-1 x|| itself is not monotone in B, and raising small eigenvalues of H_i to Lambda
 would not be sound.) Sum over i; the computed points lie tau from the optima.
 
-*1-Lipschitz.* Let D' be a neighbour of D. |z'_r - z_r| <= rho ||x_r||, so for a common row the interval of
-level i on D' lies inside that of level i + 1 on D, and its least curvature is at least as large. The one row
-that D has and D' lacks takes at most max_t t^2 c((i + 1) rho t) = R_{i+1} - R_i. So
-H_i(D') >= H_{i+1}(D), and beta_i(D') <= beta_{i+1}(D). If k + 1 is certified on D, then on D'
+*1-Lipschitz.* Let D' be a neighbour of D. s_i(D') + ||w' - w|| <= s_{i+1}(D), so for a common row the
+interval of level i on D' lies inside that of level i + 1 on D, and its least curvature is at least as large.
+The one row that D has and D' lacks takes at most max_t t^2 c((i + 1) rho t) = R_{i+1} - R_i. So H_i(D') >=
+H_{i+1}(D), g_i(D') <= g_{i+1}(D), and beta_i(D') <= beta_{i+1}(D). If k + 1 is certified on D, then on D'
 beta_1 + ... + beta_k <= sum_{i=2}^{k+1} beta_i(D) < margin(D) - beta_1(D) <= margin(D'), since one change
 moves the logit by at most beta_1(D), and the class is the same. So k is certified on D'.
 
 *Rounding.* The computed beta_i is within a relative eta of the real one, eta public (`relative_error`).
-Level i is widened by ((1 + eta) / (1 - eta))^(i + 1): then computed beta_i(D') <= computed beta_{i+1}(D) with
-the widening, and the level still bounds the real one. Intervals use a rho with 4 e more, e the public bound
-on the rounding of a logit, and 1 + 1e-6, which keeps them nested. The margin's rounding, 2 e ||x||, is paid
-at each level.
+Level i is widened by ((1 + eta) / (1 - eta))^(i + 1): then computed beta_i(D') <= computed beta_{i+1}(D)
+with the widening, and the level still bounds the real one. The radii have 4 e more a step, e the public
+bound on the rounding of a logit, and a millionth, which keeps intervals nested. The margin's rounding, 2 e
+||x||, is paid at each level.
 
 Where rows keep their cells and the curvature does not depend on the label (REPLACE_LABEL with the logistic
 loss), no row is lost and R_j = 0.
@@ -54,6 +56,7 @@ from numpy.typing import NDArray
 
 from confide.prediction.erm_losses import BinaryLoss
 from confide.prediction.erm_solver import BLOCK, UNIT, Accuracy, compensated
+from confide.prediction.erm_steps import Steps
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +74,7 @@ class Levels:
     factors : float array [K, m, m]
         Inverse Cholesky factors: x' H_j^-1 x = ||factor_j x||^2.
     scales : float array [K]
-        g / sqrt(max(Lambda, eig H_j)), widened.
+        g_j / sqrt(max(Lambda, eig H_j)), widened.
     extra : float
         2 tau + 2 e, for a query of norm 1.
     """
@@ -127,7 +130,8 @@ def curvature_levels(
     w: Floats,
     loss: BinaryLoss,
     ridge: float,
-    g: float,
+    steps: Steps,
+    least: float,
     precision: Accuracy,
     limit: int,
     count: int,
@@ -144,7 +148,11 @@ def curvature_levels(
         Labels, -1 or +1.
     w : float array [m]
     loss : BinaryLoss
-    ridge, g : float
+    ridge : float
+    steps : Steps
+        With no change below `least`.
+    least : float
+        g_0, public.
     precision : Accuracy
     limit : int
         Public bound on n.
@@ -159,13 +167,12 @@ def curvature_levels(
         None where the public error bound is too large: a decision from public numbers.
     """
     m = rows.shape[1]
-    count = min(count, max(1, _MEMORY // (m * m)))
-    rho = (g / ridge + 2.0 * precision.tolerance + 4.0 * precision.logit_error) * (1.0 + 1e-6)
-    lost = np.zeros(count) if keeps_rows else _lost(loss, rho, count)
+    count = min(count, steps.totals.size, max(1, _MEMORY // (m * m)))
+    lost = np.zeros(count) if keeps_rows else _lost(loss, least / ridge, count)
     eta = relative_error(limit, m, ridge, loss.curvature, ridge - lost[-1])
     if eta > _COARSEST:
         return None
-    sums = _sums(rows, signs, rows @ w, loss, rho, count)
+    sums = _sums(rows, signs, rows @ w, loss, steps.totals[:count])
     factors = np.empty_like(sums)
     scales = np.empty(count)
     growth = (1.0 + eta) / (1.0 - eta)
@@ -173,8 +180,8 @@ def curvature_levels(
         matrix = sums[j]
         matrix[np.diag_indices(m)] += ridge - lost[j]
         factors[j] = np.linalg.inv(np.linalg.cholesky(matrix))
-        least = max(ridge, float(np.linalg.eigvalsh(matrix)[0]))
-        scales[j] = g / np.sqrt(least) * growth ** (j + 2)
+        smallest = max(ridge, float(np.linalg.eigvalsh(matrix)[0]))
+        scales[j] = steps.changes[j] / np.sqrt(smallest) * growth ** (j + 2)
     return Levels(factors, scales, (2.0 * precision.tolerance + 2.0 * precision.logit_error) * (1.0 + 1e-6))
 
 
@@ -193,15 +200,15 @@ def _lost(loss: BinaryLoss, rho: float, count: int) -> Floats:
     return np.cumsum(np.maximum(inside, beyond)) * (1.0 + 1e-9)
 
 
-def _sums(rows: Floats, signs: Floats, z: Floats, loss: BinaryLoss, rho: float, count: int) -> Floats:
+def _sums(rows: Floats, signs: Floats, z: Floats, loss: BinaryLoss, radii: Floats) -> Floats:
     """Return sum_r (least curvature at level j) x_r x_r', [count, m, m]."""
-    n, m = rows.shape
+    (n, m), count = rows.shape, radii.size
     total, carry = np.zeros((count, m, m)), np.zeros((count, m, m))
     length = np.sqrt(np.sum(rows * rows, axis=1)) * (1.0 + 2.0**-32)
     for start in range(0, n, BLOCK):
         part = slice(start, start + BLOCK)
         block = rows[part]
         for j in range(count):
-            bend = loss.least_bend(z[part], signs[part], (j + 1) * rho * length[part])
+            bend = loss.least_bend(z[part], signs[part], radii[j] * length[part])
             compensated(total[j], carry[j], (block * bend[:, None]).T @ block)
     return total + carry

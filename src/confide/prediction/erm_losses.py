@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +55,10 @@ class BinaryLoss(Protocol):
         """Whether the second derivative is the same for both labels."""
         ...
 
+    def steepest(self, u: float) -> float:
+        """Return the largest |slope| where |z| <= u, growing in u."""
+        ...
+
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return the loss of each row."""
         ...
@@ -84,6 +89,10 @@ class Logistic:
     curvature: float = 0.25
     relabelled: float = 1.0
     label_free: bool = True
+
+    def steepest(self, u: float) -> float:
+        """See `BinaryLoss`."""
+        return 1.0 / (1.0 + math.exp(-min(u, 700.0)))
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """See `BinaryLoss`."""
@@ -117,6 +126,10 @@ class HuberHinge:
     relabelled: float = 2.0
     label_free: bool = False
 
+    def steepest(self, u: float) -> float:
+        """See `BinaryLoss`."""
+        return min(1.0, (1.0 + u + self.width) / (2.0 * self.width))
+
     @property
     def at_zero(self) -> float:
         """Value at z = 0."""
@@ -148,6 +161,20 @@ class HuberHinge:
     def most_least_bend(self, u: Floats) -> Floats:
         """See `BinaryLoss`."""
         return np.where(u < self.width, self.curvature, 0.0)
+
+
+def softmax_steepest(u: float, classes: int) -> float:
+    """Return the largest norm of the softmax loss's gradient in the logits where weights have norm <= u.
+
+    Two logits of a row of norm 1 differ by at most sqrt 2 u, so p_y >= 1 / (1 + (C-1) e^(sqrt 2 u)), and no
+    probability is above 1 / (1 + (C-1) e^(-sqrt 2 u)). ||p - e_y||^2 = (1 - p_y)^2 + sum_{c != y} p_c^2 is at
+    most (1 - p_y) (1 - p_y + max_c p_c). Between sqrt(1 - 1/C) and sqrt 2, growing.
+    """
+    e = math.exp(-min(math.sqrt(2.0) * u, 700.0))
+    others = classes - 1.0
+    missing = others / (others + e)
+    largest = 1.0 / (1.0 + others * e)
+    return math.sqrt(missing * (missing + largest))
 
 
 def binary_loss(name: str) -> BinaryLoss:

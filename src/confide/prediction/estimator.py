@@ -48,7 +48,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Loss of "erm"; more than two classes always have the softmax.
     alpha : float
         Ridge of the mean objective where the number of rows is public: Lambda = alpha n. More of it makes
-        answers more stable and the model coarser: 0.03 suits epsilon = 0.3 an answer, 0.01 epsilon = 1.
+        answers more stable and the model coarser: about 1 suits epsilon = 0.1 an answer, 0.1 to 1 suits 0.3,
+        0.01 to 0.1 suits 1.
     ridge : float, optional
         Lambda itself; required for "erm" under ADD_REMOVE_ONE, where n is secret, and for ensembles.
     feature_norm, constant : float, optional
