@@ -84,7 +84,7 @@ def test_a_coarse_grid_of_levels_gives_no_distance():
 # -- bad input -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cell", "label"), [(np.nan, 0), (np.inf, 1), ("text", 0), (None, 1), (0.5, 7), (0.5, None),
+@pytest.mark.parametrize(("cell", "label"), [(np.nan, 0), (np.inf, 1), ("text", 0), (None, 1), (10**400, 1), (0.5, 7), (0.5, None),
                                              (0.5, "x"), (0.5, 0.5), (0.5, -1)])  # fmt: skip
 def test_an_unusable_row_counts_with_gradient_zero(cell, label):
     X, y = blobs()
@@ -360,3 +360,17 @@ def test_hyperparameters_read_the_names_of_the_cases():
     assert CLIP * (1 - 4e-12) <= clip <= CLIP
     assert 2**37 <= clip / step < 2**38
     assert hyperparameters({})["clip"] == CLIP
+
+
+@pytest.mark.parametrize(
+    "X", [[[1, 2, 3, 4], [1, 2]], [1, 2, 3, 4], np.zeros((2, 5)), "rows", [["a", [1], 2, 3]] * 2]
+)
+def test_a_table_of_another_shape_is_refused_without_its_cells(X):
+    if isinstance(X, list) and X and X[0] == ["a", [1], 2, 3]:  # cells that are lists are unusable, no more
+        assert (
+            train_intervals(X, [0, 1], [4, 2], np.zeros(10), STEP, [1], "replace_one").nominal.tolist()
+            == [0] * 10
+        )
+        return
+    with pytest.raises(DataError, match="number of inputs"):
+        train_intervals(X, [0, 1], [4, 2], np.zeros(10), STEP, [1], "replace_one")

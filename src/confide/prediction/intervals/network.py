@@ -146,7 +146,7 @@ def matrix(X: Any, inputs: int) -> Floats:
     """
     try:
         values = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):  # one cell must not decide what is raised
+    except (TypeError, ValueError, OverflowError):  # one cell must not decide what is raised
         values = _cells(X)
     if values.ndim != 2 or values.shape[1] != inputs:
         raise DataError("The rows do not have the network's number of inputs.", f"Pass [rows, {inputs}].")
@@ -154,7 +154,10 @@ def matrix(X: Any, inputs: int) -> Floats:
 
 
 def _cells(X: Any) -> Floats:
-    values = np.asarray(X, dtype=object)
+    try:
+        values = np.asarray(X, dtype=object)
+    except ValueError:
+        values = np.empty(0, dtype=object)  # rows of several lengths: no matrix
     out = np.full(values.shape, np.nan)
     for place, cell in np.ndenumerate(values):
         try:
