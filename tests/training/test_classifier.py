@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from confide.errors import ParameterError, RefusedError, UncertifiedWarning, UnsupportedError
+from confide.errors import DataError, ParameterError, RefusedError, UncertifiedWarning, UnsupportedError
 from confide.ledger import Ledger
 from confide.training import PrivateClassifier
 
@@ -126,7 +126,9 @@ def test_softmax_of_three_classes(engine):
 
 def test_a_logit_of_zero_is_the_first_class():
     X, y = data()
-    model = classifier(classes=["no", "yes"]).fit(X, y)  # no label is a class: all count as "no"
+    model = classifier(classes=["no", "yes"]).fit(
+        X, y.astype(object)
+    )  # no label is a class: all count as "no"
     model.result_ = copy.copy(model.result_)
     core = model.result_.model
     object.__setattr__(core, "intercept", np.zeros(1))
@@ -180,6 +182,20 @@ def test_labels_of_every_kind_are_read_alike(make):
     np.testing.assert_array_equal(classifier(random_state=0).fit(X, make(y.tolist())).coef_, want)
 
 
+@pytest.mark.parametrize(
+    ("classes", "kind"), [(["no", "yes"], int), (["no", "yes"], float), ([0, 1], "U1"), ([0, 1], "S1")]
+)
+def test_a_type_that_can_hold_no_class_is_refused_before_the_charge(classes, kind, tmp_path):
+    X, y = data()
+    book = Ledger.open(f"sqlite:///{tmp_path}/l.db", dataset="a", epsilon=3, delta=1e-4,
+                       adjacency="replace_label")  # fmt: skip
+    with pytest.raises(DataError, match="no label can be either class"):
+        classifier(classes=classes, ledger=book).fit(X, y.astype(kind))
+    assert book.total().epsilon == 0
+    for odd in (y.astype(kind).astype(object), pd.Series(["0"] * len(y), dtype="string")):
+        classifier(classes=classes).fit(X, odd)  # one odd cell gives a column this type
+
+
 def test_a_column_of_labels_warns():
     X, y = data()
     with pytest.warns(DataConversionWarning):
@@ -217,7 +233,14 @@ class Unreadable:
         ({"model": "forest"}, "model"),
         ({"model": "mlp", "engine": "closed_form"}, "dpsgd"),
         ({"model": "fm", "classes": [0, 1, 2]}, "one output"),
-        ({"steps": 5}, "steps"),
+        ({"delta": 0}, "randomized_response"),
+        ({"delta": 0, "engine": "dpsgd"}, "randomized_response"),
+        ({"delta": None}, "0 < delta < 1"),
+        ({"steps": 5}, "'closed_form' or 'randomized_response'"),
+        ({"engine": "dpsgd", "rank": 3}, "does not use 'rank'"),
+        ({"engine": "dpsgd", "hidden": (3,)}, "does not use 'hidden'"),
+        ({"model": "mlp", "rank": 3}, "does not use 'rank'"),
+        ({"model": "fm", "activation": "tanh", "embedding": 2}, "does not use 'activation', 'embedding'"),
         ({"engine": "dpsgd", "steps": 0}, "steps"),
         ({"engine": "dpsgd", "leverage": 0.5}, "leverage"),
         ({"engine": "dpsgd", "max_rows_per_person": 3}, "person"),

@@ -19,6 +19,7 @@ a class compared with pd.NA, an array, a list         not equal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -111,6 +112,41 @@ def check_numeric(values: Any, what: str = "X") -> None:
     if kind not in "fiub" and (kind != "O" or hasattr(values, "tocsr")):
         raise DataError(
             f"{what} has cells of type {values.dtype}.", "Pass numbers: encode other cells first."
+        )
+
+
+def check_classes(y: Any, classes: Sequence[Any]) -> None:
+    """Refuse labels whose declared type can never equal a class: numbers for words, or words for numbers.
+
+    The type of an array is public, as its shape is. Lists, and the types of objects and strings that one odd
+    cell gives to a column of numbers in a file, are not judged: there a cell would decide.
+
+    Raises
+    ------
+    DataError
+    """
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    words = [isinstance(value, str | bytes) for value in classes]
+    if (kind in ("f", "i", "u", "b") and all(words)) or (kind in ("U", "S") and not any(words)):
+        what = "numbers" if kind not in ("U", "S") else "text"
+        raise DataError(
+            f"The labels are {what} (type {y.dtype}), and the 'classes' parameter is {tuple(classes)!r:.80}: "
+            "no label can be either class.",
+            "Pass classes of the labels' type.",
+        )
+
+
+def check_no_text(y: Any) -> None:
+    """Refuse numeric labels whose declared type is NumPy's text of one width; objects are not judged.
+
+    Raises
+    ------
+    DataError
+    """
+    dtype = getattr(y, "dtype", None)
+    if getattr(dtype, "kind", "") in ("U", "S"):
+        raise DataError(
+            f"The labels are text (type {dtype}).", "Pass numbers, as y.astype(float), from the start."
         )
 
 

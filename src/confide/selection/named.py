@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confide.errors import ParameterError
+from confide.schema.loose import check_classes as check_classes
 from confide.selection.wide import Bounds
 
 
@@ -118,26 +119,3 @@ def check_types(X: Any) -> None:
                 f"Column {name!r:.80} holds dates or times ({kind}).",
                 "Pass numbers: days since a fixed date, say.",
             )
-
-
-def check_classes(y: Any, classes: Sequence[Any]) -> None:
-    """Refuse labels whose declared type can never equal a class: numbers for words, or words for numbers.
-
-    The type of an array is public, as its shape is. Lists, and the types of objects and strings that one odd
-    cell gives to a column of numbers in a file, are not judged: there a cell would decide.
-
-    Raises
-    ------
-    DataError
-    """
-    from confide.errors import DataError
-
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
-    words = [isinstance(value, str | bytes) for value in classes]
-    if (kind in ("f", "i", "u", "b") and all(words)) or (kind in ("U", "S") and not any(words)):
-        what = "numbers" if kind not in ("U", "S") else "text"
-        raise DataError(
-            f"The labels are {what} (type {y.dtype}), and the 'classes' parameter is {tuple(classes)!r:.80}: "
-            "no label can be either class.",
-            "Pass classes of the labels' type.",
-        )

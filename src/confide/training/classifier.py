@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency
+from confide.schema.loose import check_classes as check_label_type
 from confide.training.columns import PublicColumns
 from confide.training.engines import make
 from confide.training.engines.ask import WHOLE_ROWS, SecretLabels
@@ -162,7 +163,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
         X : array-like or CSR of shape (n, p)
             Public columns must be finite. An array, CSR matrix or frame where some columns are private.
         y : array-like of shape (n,) or (n, 1)
-            Secret labels. Nothing but their shape is judged, and they are read after the charge.
+            Secret labels. Nothing but their shape and an array's type is judged: numbers where all classes
+            are words, or text of one width where none is, are refused. They are read after the charge.
         **refused
             Nothing else is taken (TypeError, pitfall F45).
 
@@ -256,6 +258,8 @@ def secret_codes(y: Any, n: int, classes: tuple[Any, ...]) -> SecretLabels:
     ------
     ValueError
         For None and for another shape.
+    DataError
+        For an array whose type can hold no class.
     """
     from confide.training.labels.estimator import rows_of
 
@@ -271,6 +275,7 @@ def secret_codes(y: Any, n: int, classes: tuple[Any, ...]) -> SecretLabels:
         y = _only_column(y)
     if rows_of(y) != n or len(getattr(y, "shape", (n,))) != 1:
         raise ValueError(f"The labels have another shape than ({n},): pass one label for each row of X.")
+    check_label_type(y, classes)
     places = {value: i for i, value in reversed(list(enumerate(classes)))}
 
     def code(cell: Any) -> int:

@@ -15,7 +15,7 @@ from confide.training.design import Source
 from confide.training.engines import make
 from confide.training.engines.ask import WHOLE_ROWS, Ask, SecretLabels
 from confide.training.engines.models import affine
-from confide.training.inputs import secret_labels
+from confide.training.inputs import number_labels
 from confide.training.linear import fit
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
 from confide.training.request import ENGINES, Request, make_request
@@ -32,7 +32,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         Total privacy of one `fit`. ``epsilon=inf`` only with ``nonprivate=True``.
     target_bounds : (float, float)
         Bounds of the label, from knowledge and not from the data; labels outside are clipped, NaN and
-        whatever is no number (text too) are imputed by the middle, silently: a message would tell of them.
+        whatever is no number (text in a list too) are imputed by the middle, silently: a message would tell
+        of them.
     public : "all", boolean mask of shape (p,), or sequence of column names
         Which columns of X are public. The others are refused under ``replace_label``. Under
         ``replace_private_part`` engines ``semi_sensitive`` and ``dpsgd`` use them; ``rounds`` and
@@ -169,7 +170,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         X : array-like or CSR of shape (n, p)
             Public columns must be finite. An array, CSR matrix or frame where some columns are private.
         y : array-like of shape (n,) or (n, 1)
-            Secret labels. Nothing but their shape is judged, and they are read after the charge.
+            Secret labels. Nothing but their shape and an array's type is judged (NumPy's text of one width
+            is refused), and they are read after the charge.
         **refused
             Nothing else is taken: a `sample_weight` scales one person's influence, and has no public cap
             here (TypeError, pitfall F45).
@@ -193,7 +195,7 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
             if request is not None:
                 return self._fit(X, y, request, bounds, ask.rows_per_unit)
             assert engine is not None
-            fit_engine(self, engine, ask, X, lambda n: SecretLabels(n, secret_labels(y, n)))
+            fit_engine(self, engine, ask, X, lambda n: SecretLabels(n, number_labels(y, n)))
             if ask.model == "linear":
                 self._linear_attributes()
             return self
@@ -230,7 +232,7 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         self, X: Any, y: Any, request: Request, bounds: tuple[float, float], rows_per_unit: int
     ) -> PrivateRegressor:
         matrix, columns = self._public_part(X, reset=True, relation=request.guarantee.adjacency)
-        read_labels = secret_labels(y, matrix.shape[0])
+        read_labels = number_labels(y, matrix.shape[0])
 
         def rows() -> Iterator[Any]:
             yield matrix

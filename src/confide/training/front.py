@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
-from confide.privacy import Adjacency, Guarantee, exact
+from confide.privacy import Adjacency, Guarantee
 from confide.schema.rows import stacked
 from confide.training import engines
 from confide.training.closed_form import prepare
@@ -24,6 +24,7 @@ from confide.training.engines.ask import (
     SecretColumns,
     SecretLabels,
     changed_options,
+    given_delta,
 )
 from confide.training.engines.result import ModelResult
 from confide.training.expansion import Powers, expand, names_of, powers_of
@@ -146,7 +147,7 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         model=model,
         adjacency=relation,
         public=bool(schema.public) or not schema.private,
-        delta=exact(delta, "delta"),
+        delta=given_delta(delta),
     )
     powers = powers_of(numeric_columns(schema), degree)
     ask = Ask(

@@ -2,8 +2,8 @@
 
 A private column of X is not looked at: names and shape are public, and the public columns are taken out
 before any validation. A label is read by the cells' definition of `confide.schema`, under which nothing
-raises or warns: a cell without a number is NaN, and a fit imputes it. Its type decides nothing either, since
-NumPy and pandas may have inferred that from the cells.
+raises or warns: a cell without a number is NaN, and a fit imputes it. The type of objects and of pandas' text
+decides nothing either, since it may have been inferred from the cells.
 """
 
 from __future__ import annotations
@@ -107,6 +107,19 @@ def secret_labels(y: Any, n: int) -> Callable[[], Floats]:
             return numbers(arrow_array(cells))
 
     return read
+
+
+def number_labels(y: Any, n: int) -> Callable[[], Floats]:
+    """Return `secret_labels` of an array that is not of NumPy's text of one width: its type is public.
+
+    Raises
+    ------
+    ValueError, DataError
+    """
+    from confide.schema.loose import check_no_text
+
+    check_no_text(y)
+    return secret_labels(y, n)
 
 
 def _only_column(y: Any) -> Any:

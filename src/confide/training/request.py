@@ -141,7 +141,8 @@ def make_request(
         if not 0 < exact(delta, "delta") < 1:
             raise ParameterError(
                 f"The 'delta' parameter is {delta!r}; Gaussian noise needs a positive one.",
-                "Pass 0 < delta < 1, well below one over the number of rows.",
+                "Pass 0 < delta < 1, well below one over the number of rows, or make the labels private with "
+                "confide.training.PrivateLabelRegressor, which needs none.",
             )
         multiplier = gaussian_sigma(epsilon, delta, 1.0)
         event = Event.of("gaussian", noise_multiplier=multiplier)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
-from confide.privacy import Adjacency, exact
+from confide.privacy import Adjacency
 from confide.training.columns import bounds_of
 from confide.training.engines import ONLY_PRIVATE, USES_PRIVATE, default_engine
 from confide.training.engines.ask import (
@@ -22,6 +22,7 @@ from confide.training.engines.ask import (
     Job,
     SecretLabels,
     changed_options,
+    given_delta,
 )
 from confide.training.problem import check_adjacency
 
@@ -47,7 +48,7 @@ def ask_of(estimator: Any, count: int, *, target_bounds: Any, classes: Any) -> A
     if not isinstance(bound, int | np.integer) or isinstance(bound, bool) or bound < 1:
         raise ParameterError(f"The 'max_rows_per_person' parameter is {bound!r}.", "Pass an integer >= 1.")
     public = estimator._has_public(relation)
-    delta = exact(estimator.delta, "delta")
+    delta = given_delta(estimator.delta)
     engine = estimator.engine or default_engine(
         classes=count, model=estimator.model, adjacency=relation, public=public, delta=delta
     )

@@ -17,7 +17,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from confide.errors import BudgetError, ParameterError, RefusedError, UncertifiedWarning, UnsupportedError
+from confide.errors import (
+    BudgetError,
+    DataError,
+    ParameterError,
+    RefusedError,
+    UncertifiedWarning,
+    UnsupportedError,
+)
 from confide.ledger import Ledger
 from confide.privacy import pure_cost
 from confide.training import (
@@ -179,7 +186,7 @@ def test_bags_are_checked_before_any_data_are_read(changes, word):
 
 LABELS = {
     "text": [0.5] * 59 + ["divorced"],
-    "text array": np.array(["1"] * 59 + ["divorced"]),
+    "text objects": np.array(["1"] * 59 + ["divorced"], dtype=object),
     "huge integer": [0.5] * 59 + [10**400],
     "complex": [0.5] * 59 + [1j],
     "nested": [0.5] * 59 + [[1, 2]],
@@ -215,6 +222,20 @@ def test_no_content_of_the_label_shows(method, name):
         return model.guarantee_
 
     assert outcome(lambda: run(LABELS[name])) == outcome(lambda: run(np.zeros(60)))
+
+
+@pytest.mark.parametrize("method", NUMERIC)
+def test_a_type_that_can_hold_no_label_is_refused_before_the_charge(method, tmp_path):
+    book = ledger(tmp_path)
+    with pytest.raises(DataError, match="text"):
+        privatizer(method, ledger=book).fit_transform(np.array(["1", "2"]))
+    X, y = data(60)
+    for classes, labels in ((["no", "yes"], y), ([0, 1], np.array(["0"] * 60))):
+        learner = PrivateLabelClassifier(epsilon=1, classes=classes, ledger=book)
+        with pytest.raises(DataError, match="can be either class"):
+            learner.fit(X, labels)
+        PrivateLabelClassifier(epsilon=1, classes=classes).fit(X, labels.astype(object))
+    assert book.total().epsilon == 0
 
 
 def test_labels_are_read_after_the_charge(tmp_path, monkeypatch):

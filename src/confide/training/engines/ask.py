@@ -103,7 +103,7 @@ class Ask:
         if epsilon == 0:
             raise ParameterError("The 'epsilon' parameter is 0.", "Pass a positive epsilon.")
         if delta >= 1:
-            raise ParameterError(f"The 'delta' parameter is {self.delta!r}.", "Pass 0 <= delta < 1.")
+            raise ParameterError(f"The 'delta' parameter is {self.delta!r}.", "Pass 0 < delta < 1.")
         return epsilon, delta
 
     def gaussian(self) -> tuple[Guarantee, float]:
@@ -112,25 +112,56 @@ class Ask:
         if math.isinf(epsilon):
             return self.guarantee(Event.of("gaussian", noise_multiplier=0.0), math.inf, self.delta), 0.0
         if delta == 0:
-            raise ParameterError(
-                f"The 'delta' parameter is {self.delta!r}; Gaussian noise needs a positive one.",
-                "Pass 0 < delta < 1, well below one over the number of rows.",
-            )
+            raise self.no_delta()
         multiplier = gaussian_sigma(epsilon, delta, 1.0)
         return self.guarantee(Event.of("gaussian", noise_multiplier=multiplier), epsilon, delta), multiplier
+
+    def no_delta(self) -> ParameterError:
+        """Return the refusal of delta = 0, which names what needs none under the same relation."""
+        other = ""
+        if self.adjacency not in WHOLE_ROWS:
+            other = (
+                "engine='randomized_response'" if self.classes else "confide.training.PrivateLabelRegressor"
+            )
+        elif self.classes is not None and len(self.classes) == 2:
+            other = "engine='objective'"
+        return ParameterError(
+            f"The 'delta' parameter is {self.delta!r}; Gaussian noise needs a positive one.",
+            "Pass 0 < delta < 1, well below one over the number of rows"
+            + (f", or use {other}, which needs none." if other else "."),
+        )
+
+    @property
+    def engine_name(self) -> str:
+        """The engine in words: a choice is spelt out."""
+        return "'closed_form' or 'randomized_response'" if self.engine == "auto" else repr(self.engine)
 
     def only_linear(self) -> None:
         """Refuse models and options that this engine does not know."""
         if self.model != "linear":
             raise UnsupportedError(
-                f"The 'model' parameter is {self.model!r:.80} with engine {self.engine!r}.",
+                f"The 'model' parameter is {self.model!r:.80} with engine {self.engine_name}.",
                 "Pass engine='dpsgd', or model='linear'.",
             )
         if self.options:
             raise ParameterError(
-                f"The engine {self.engine!r} does not use {', '.join(map(repr, sorted(self.options)))}.",
+                f"The engine {self.engine_name} does not use {', '.join(map(repr, sorted(self.options)))}.",
                 "Leave it out, or pass engine='dpsgd'.",
             )
+
+
+def given_delta(delta: Any) -> Fraction:
+    """Return delta exactly; None, which stands for one that was forgotten, is refused with what to pass.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if delta is None:
+        raise ParameterError(
+            "The 'delta' parameter is None.", "Pass 0 < delta < 1, well below one over the number of rows."
+        )
+    return exact(delta, "delta")
 
 
 def changed_options(given: Mapping[str, Any]) -> dict[str, Any]:

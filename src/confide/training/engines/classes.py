@@ -70,11 +70,11 @@ def make(ask: Ask) -> Classes:
     ask.only_linear()
     if ask.classes is None:
         raise UnsupportedError(
-            f"The engine {ask.engine!r} of classes is asked for a number.", "Declare classes of the label."
+            f"The engine {ask.engine_name} of classes is asked for a number.", "Declare classes of the label."
         )
     if ask.adjacency in WHOLE_ROWS:
         raise UnsupportedError(
-            f"The engine {ask.engine!r} reads columns as public; {ask.adjacency.value!r} keeps rows secret.",
+            f"The engine {ask.engine_name} reads public columns; {ask.adjacency.value!r} keeps rows secret.",
             "Pass engine='dpsgd' or 'objective'.",
         )
     if not isinstance(ask.shrinkage, bool):

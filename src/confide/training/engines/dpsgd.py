@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from confide.errors import ParameterError, UnsupportedError
@@ -10,6 +11,10 @@ from confide.training.engines.ask import Ask, Charge, Job, warn_of_delta
 from confide.training.engines.result import ModelResult
 from confide.training.sgd.fitting import fit as fit_sgd
 from confide.training.sgd.request import SGDRequest
+
+#: Options of some models alone, and the models that use them.
+_LAYERS = frozenset({"hidden", "activation", "embedding", "rank"})
+_USED = {"linear": frozenset(), "fm": frozenset({"rank"}), "mlp": _LAYERS - {"rank"}}
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,15 @@ def make(ask: Ask) -> DPSGD:
             "The engine 'dpsgd' takes no declared number of rows a person from arrays.",
             "Use confide.train on a table with an id column, which enforces it.",
         )
-    ask.amounts()
+    epsilon, delta = ask.amounts()
+    if delta == 0 and not math.isinf(epsilon):
+        raise ask.no_delta()
+    unused = sorted(name for name in _LAYERS - _USED.get(ask.model, _LAYERS) if name in ask.options)
+    if unused:
+        raise ParameterError(
+            f"The model {ask.model!r} does not use {', '.join(map(repr, unused))}.",
+            "Leave it out, or pass the model that uses it: 'rank' is of 'fm', the others of 'mlp'.",
+        )
     widths = ask.options.get("hidden", ())
     if not isinstance(widths, list | tuple):
         raise ParameterError(

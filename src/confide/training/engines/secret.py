@@ -92,10 +92,7 @@ def make(ask: Ask) -> Secret:
             f"The engine {ask.engine!r} has no fit without privacy.", "Pass a finite epsilon."
         )
     if delta == 0 and not classes:
-        raise ParameterError(
-            f"The 'delta' parameter is {ask.delta!r}; Gaussian noise needs a positive one.",
-            "Pass 0 < delta < 1.",
-        )
+        raise ask.no_delta()
     # A plan for one column refuses what no number of columns allows, and has the amounts.
     _plan(ask, make_shape(1, ask.adjacency, rows_per_unit=ask.rows_per_unit), None)
     return Secret(ask, ask.guarantee(_announced(epsilon, delta), epsilon, delta))

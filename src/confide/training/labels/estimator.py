@@ -13,18 +13,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
-from confide.training.inputs import secret_labels
+from confide.schema.loose import check_classes
+from confide.training.inputs import number_labels
 from confide.training.labels.labels import PrivateLabels
 from confide.training.labels.request import LabelRequest, label_request
 
 _OPTIONS = ("target_bounds", "classes", "prior", "prior_share", "cells", "debias")
 
 
-def privatize(y: Any, n: int, request: LabelRequest, *, ledger: Any, label: str) -> tuple[PrivateLabels, Any]:
+def privatize(
+    y: Any, n: int, request: LabelRequest, *, ledger: Any, label: str, classes: Any = None
+) -> tuple[PrivateLabels, Any]:
     """Charge, then read the secret labels and release private ones; return them and the ledger's entry."""
     from confide.ledger import charged
 
-    read = (secret_labels if request.method.numeric else secret_cells)(y, n)
+    if request.method.numeric:
+        read: Callable[[], Any] = number_labels(y, n)
+    else:
+        read = secret_cells(y, n)
+        check_classes(y, classes or ())
     delta = float(request.guarantee.delta)
     if 10 * delta * n > 1:
         warnings.warn(
@@ -101,7 +108,8 @@ class _LabelParameters(BaseEstimator):
         )
 
     def _release(self, y: Any, n: int, request: LabelRequest) -> Any:
-        released, entry = privatize(y, n, request, ledger=self.ledger, label=type(self).__name__)
+        classes, label = getattr(self, "classes", None), type(self).__name__
+        released, entry = privatize(y, n, request, ledger=self.ledger, label=label, classes=classes)
         self.guarantee_ = request.guarantee
         self.entry_ = entry
         self.counts_ = released.counts
