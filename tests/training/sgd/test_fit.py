@@ -1,6 +1,7 @@
 """Fits from arrays: models, adjacencies, bad input, ledgers and snapshots."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from confide.errors import BudgetError, DataError, ParameterError, RefusedError,
 from confide.ledger import Ledger
 from confide.privacy import Adjacency
 from confide.training.result import Status
-from confide.training.sgd import SGDRequest, Snapshot, fit, fitting
+from confide.training.sgd import SGDRequest, Snapshot, checkpoint, fit, fitting
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -243,7 +244,7 @@ def stopped(at, ledger, path, monkeypatch):
     class Died(Exception):
         pass
 
-    asked, watch = request(recorded=True, random_state=None), fitting._Keeper.watch
+    asked, watch = request(recorded=ledger is not None, random_state=None), fitting._Keeper.watch
 
     def dying(self, state, matrix):
         if state.step == at:
@@ -313,8 +314,39 @@ def test_a_resumed_run_without_noise_equals_the_whole(tmp_path):
     fit(X, None, Y, asked, checkpoint=path, every=10)  # stops being written at step 10, the switch
     state = Snapshot.load(path)
     assert state.step == 10
-    again = fit(X, None, Y, asked, resume=Snapshot(state.run + "x", state.digest, state.step, state.arrays))
+    checkpoint._TAKEN.discard(f"dpsgd {state.run} 10")  # as if the run had died before its result
+    again = fit(X, None, Y, asked, resume=path)
     np.testing.assert_allclose(again.model.parameters, whole.model.parameters, rtol=1e-12)
+
+
+@pytest.mark.parametrize("booked", [False, True])
+def test_an_edited_snapshot_is_refused(booked, ledger, tmp_path, monkeypatch):
+    path, book = tmp_path / "run.npz", ledger if booked else None
+    asked = stopped(12, book, path, monkeypatch)
+    kept = Snapshot.load(path)
+    arrays = {**kept.arrays, "parameters": kept.arrays["parameters"] + 1e-9}
+    forged = [replace(kept, step=0), replace(kept, step=11), replace(kept, step=5), replace(kept, arrays=arrays),
+              replace(kept, run="0" * 32)]  # fmt: skip
+    for snapshot in forged * 2:  # asking does not make it known
+        for recharge in (False, True):
+            with pytest.raises(RefusedError, match="not those of the run"):
+                fit(X, None, Y, asked, ledger=book, resume=snapshot, recharge=recharge)
+    fit(X, None, Y, asked, ledger=book, resume=path)
+    if booked:
+        assert ledger.total().epsilon == 2
+
+
+@pytest.mark.parametrize("booked", [False, True])
+def test_other_labels_do_not_go_on_under_the_charge(booked, ledger, tmp_path, monkeypatch):
+    path, book = tmp_path / "run.npz", ledger if booked else None
+    asked = stopped(12, book, path, monkeypatch)
+    other = Y.copy()
+    other[7] = -other[7]
+    with pytest.raises(RefusedError, match="private cells"):
+        fit(X, None, other, asked, ledger=book, resume=path)
+    fit(X, None, other, asked, ledger=book, resume=path, recharge=True)
+    if booked:
+        assert ledger.total().epsilon == 4
 
 
 def test_snapshots_hold_released_values_alone_and_fit_one_request(tmp_path):

@@ -13,12 +13,16 @@ crash, then `resume`                        goes on under the same entry; steps 
 the same snapshot resumed twice             the second is refused, or pays anew with ``recharge``
 resumed after the run went on               the same
 a resumed run dies                          its snapshot was used: pay anew, or use a later one
-no ledger                                   turns are kept by this process alone
+a snapshot that no run wrote (edited, say)   refused, with ``recharge`` too
+resumed with other private cells             refused; with ``recharge`` it is a new run
+no ledger                                   turns and snapshots are known to this process alone: another
+                                            one resumes nothing
 ==========================================  ======================================================
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import secrets
@@ -39,6 +43,8 @@ from confide.training.sgd.engine import State
 from confide.training.sgd.optimizers import Average, Optimizer
 
 _TAKEN: set[str] = set()
+_KEPT: dict[str, bytes] = {}
+_KEY = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,14 @@ class Snapshot:
         if state.average.mean is not None:
             arrays["mean"] = state.average.mean.copy()
         return cls(run, digest, state.step, arrays)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of all that it holds."""
+        names = sorted(self.arrays)
+        return digest_of(
+            self.run, self.digest, self.step, names, *(self.arrays[name] for name in names)
+        ).encode()
 
     def state(self, optimizer: Optimizer, burn: int) -> State:
         """Return the state to go on from."""
@@ -146,6 +160,47 @@ def take_turn(ledger: Any, guarantee: Guarantee, run: str, step: int) -> None:
             f"The snapshot after step {step} was gone on from already: one charge pays for one continuation.",
             "Resume a later snapshot, or pass recharge=True to pay for another.",
         )
+
+
+def keep(ledger: Any, guarantee: Guarantee, name: str, value: bytes) -> None:
+    """Keep a value under a name that is used once: in the ledger, at no cost, or else in this process."""
+    if _kept(ledger, guarantee, name, value) != value:
+        raise RefusedError(f"The record {name!r:.80} exists already.", "Begin a new run.")
+
+
+def check_kept(ledger: Any, guarantee: Guarantee, name: str, value: bytes, what: str) -> None:
+    """Refuse a value other than the one that was kept.
+
+    A name without a value is used up by the question, so that nobody can keep one afterwards.
+
+    Raises
+    ------
+    RefusedError
+    """
+    found = _kept(ledger, guarantee, name, b"")
+    if not hmac.compare_digest(found, value):
+        raise RefusedError(
+            f"The {what} not those of the run: it was charged for its own snapshots and data alone.",
+            "Resume a snapshot as the run wrote it, with the same data and ledger (without a ledger, in the "
+            "same process), or begin a new fit.",
+        )
+
+
+def _kept(ledger: Any, guarantee: Guarantee, name: str, value: bytes) -> bytes:
+    book, key = resolve(ledger), f"dpsgd {name}"
+    if book is None:
+        return _KEPT.setdefault(key, value)
+    nothing = Guarantee(0, 0, guarantee.adjacency, guarantee.unit, Event.of("pure", epsilon=0))
+    made = book.charge(nothing, secret=value, label="dpsgd keeps", key=key)
+    return (book.secret(made) or b"") if made.replayed else value
+
+
+def tag_of(ledger: Any, *parts: Any) -> bytes:
+    """Return a keyed hash of private arrays (None for none): it tells nothing to who lacks the key."""
+    book = resolve(ledger)
+    key = _KEY if book is None else book.tag_key
+    held = [part if part is None else np.asarray(part) for part in parts]
+    return hmac.digest(key, digest_of("dpsgd", *held).encode(), "sha256")
 
 
 @contextmanager

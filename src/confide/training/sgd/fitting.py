@@ -18,7 +18,16 @@ from confide.training.release import drive
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats, like, namespace, to_host
 from confide.training.sgd.batches import poisson_batches, rate_of
-from confide.training.sgd.checkpoint import Snapshot, charged_once, digest_of, new_run, take_turn
+from confide.training.sgd.checkpoint import (
+    Snapshot,
+    charged_once,
+    check_kept,
+    digest_of,
+    keep,
+    new_run,
+    tag_of,
+    take_turn,
+)
 from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, steps
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.optimizers import Average, learning_rates, make_optimizer
@@ -249,7 +258,8 @@ def fit(
     resume : path or Snapshot, optional
         Go on from it: the same request and public data. `confide.training.sgd.checkpoint`.
     recharge : bool
-        Whether to pay for another continuation of a snapshot that was gone on from; the whole fit is charged.
+        Whether to pay for another continuation of a snapshot that was gone on from, or for one with other
+        private cells; the whole fit is charged.
     hook : callable, optional
         Called with each traced model; with snapshots, only once its turn is taken.
 
@@ -275,6 +285,9 @@ def fit(
         ledger, guarantee, keeper.run, table=table, analyst=analyst, label=label
     ) as reservation:
         problem = _problem(ready, X_public, X_private, y, n, sample_weight)
+        if checkpoint is not None or keeper.resumed:
+            parts = (problem.private, problem.labels, problem.weights)
+            keeper.check_rows(tag_of(ledger, *(None if part is None else to_host(part) for part in parts)))
         source = random_stream(request.random_state)
         batches = None
         if not ready.accounting.full:
@@ -346,7 +359,7 @@ class _Keeper:
         self.trace: list[TracePoint] = []
         self.waiting: list[TracePoint] = []
         self.matrix: Floats | None = ready.stages[0].matrix
-        self.run, self.last = new_run(), 0
+        self.run, self.last, self.resumed = new_run(), 0, False
         burn = asked.steps - max(1, round(asked.average * asked.steps))
         optimizer = make_optimizer(asked.optimizer, momentum=asked.momentum, betas=asked.betas)
         self.state = State(ready.model.initial(asked.init_seed), optimizer, Average(burn))
@@ -362,14 +375,25 @@ class _Keeper:
                 "Resume with what the run began with.",
             )
         asked = self.ready.request
+        guarantee = asked.guarantee(self.ready.accounting)
+        name = f"{snapshot.run} {snapshot.step} written"
+        check_kept(self.ledger, guarantee, name, snapshot.fingerprint, "values of the snapshot are")
         if recharge:
             self.last = 0
         else:
-            take_turn(self.ledger, asked.guarantee(self.ready.accounting), snapshot.run, snapshot.step)
-            self.run = snapshot.run
+            take_turn(self.ledger, guarantee, snapshot.run, snapshot.step)
+            self.run, self.resumed = snapshot.run, True
         self.state = snapshot.state(self.state.optimizer, self.state.average.burn)
         present = max(i for i, s in enumerate(self.ready.stages) if s.start < snapshot.step)
         self.matrix = self.ready.stages[present].matrix
+
+    def check_rows(self, tag: bytes) -> None:
+        """Tie a run with snapshots to its private cells; after the charge, before a step."""
+        guarantee, name = self.ready.request.guarantee(self.ready.accounting), f"{self.run} rows"
+        if self.resumed:
+            check_kept(self.ledger, guarantee, name, tag, "private cells are")
+        else:
+            keep(self.ledger, guarantee, name, tag)
 
     def watch(self, state: State, matrix: Floats | None) -> None:
         """Keep traces; write a snapshot when it is time."""
@@ -389,7 +413,10 @@ class _Keeper:
             take_turn(self.ledger, guarantee, self.run, self.last)
         self._flush()
         if state is not None:
-            Snapshot.of(self.run, self.ready.digest, state).save(self.path)
+            snapshot = Snapshot.of(self.run, self.ready.digest, state)
+            guarantee = self.ready.request.guarantee(self.ready.accounting)
+            keep(self.ledger, guarantee, f"{self.run} {state.step} written", snapshot.fingerprint)
+            snapshot.save(self.path)
             self.last = state.step
 
     def _flush(self) -> None:
