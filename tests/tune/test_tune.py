@@ -378,7 +378,7 @@ def test_one_row_moves_the_score_by_at_most_its_sensitivity(kind, value):
 
 
 def test_accuracy_of_classes():
-    scoring = Scoring("accuracy", (0.0, 1.0), 0.5, Fraction(1), Fraction(0))
+    scoring = Scoring("accuracy", (0.0, 1.0), 0.5, Fraction(1), Fraction(0), ("a", "b"))
     assert scoring.gains(np.array(["a", "b"]), np.array(["a", "a"])).tolist() == [1, 0]
     assert scoring.release(np.array(["a"] * 500), np.array(["a"] * 500), seeded_stream(0)) == pytest.approx(
         500, abs=20

@@ -21,12 +21,17 @@ that (pitfall K13).
 edge case                            what happens
 ===================================  ===================================================================
 one candidate, one expected run      one fit at the whole epsilon and delta
-a candidate that cannot be fitted    refused in a rehearsal on zeros, before the charge
+a candidate that cannot be fitted    refused in a rehearsal on what is public, before the charge
+an engine chosen by public columns   rehearsed on them at the price of a run; priced by what it then is
+pure candidates, delta > 0           delta 0 is charged, each run and score is pure
+no or one row under ADD_REMOVE_ONE   as any other table
+an amount set in `make`              refused: a run would overwrite it
 a candidate with a ledger            refused: it would be charged twice
 candidates of several relations      refused
 persons with several rows            refused: the split is by rows
 sample weights                       no such argument
 labels of 1e308, infinite, missing   a gain within [0, 1]; missing is 0
+a list of labels with an odd cell    each cell is read by itself
 ===================================  ===================================================================
 """
 
@@ -47,10 +52,11 @@ from confide.privacy.random_stopping import stopping
 from confide.tune.runs import (
     check_run,
     common_bounds,
+    common_classes,
     draw_runs,
     fresh,
     make_estimators,
-    price_of_run,
+    quiet,
     rehearse,
 )
 from confide.tune.scoring import SCORES, Scoring, rows_of, split
@@ -121,7 +127,8 @@ def tune(
     ----------
     make : callable
         Turns a candidate into an unfitted estimator of Confide: with parameters ``epsilon``, ``delta`` and
-        ``random_state``, which are set here, and a ``guarantee_`` after `fit`.
+        ``random_state``, which are set here and refused if `make` sets them; and with a
+        ``guarantee_`` after `fit`.
     candidates : sequence
         Public: any values that `make` takes, chosen without a look at the data.
     X : array or frame of shape (n, p), or Table
@@ -129,13 +136,15 @@ def tune(
     y : array of shape (n,), optional
         None with a table.
     epsilon, delta : amount
-        Total of this call. With ``delta=0`` all candidates must be pure.
+        Total of this call. With ``delta=0`` all candidates must be pure; where they are, no delta is charged
+        and the score has Laplace noise.
     expected_runs : amount
         Mean of the number of runs, >= 1. A fixed number of runs is not offered: knowing it is what makes the
         best of k cost k times as much.
     score : {"squared", "absolute", "accuracy"}
         Gain of a row: 1 - min(1, (r / (cap R))^2) or 1 - min(1, |r| / (cap R)), r the error of the prediction
-        and R the width of the estimators' ``target_bounds``; or whether the class is right.
+        and R the width of the estimators' ``target_bounds``; or whether the class is right, for estimators
+        that share their ``classes``: a label that is none of them counts as the first.
     cap : float
         In (0, 1]. Errors above cap R count as that: less noise relative to the rest.
     held_out : float
@@ -161,6 +170,7 @@ def tune(
         From the ledger, likewise.
     """
     from confide.ledger import charged
+    from confide.training.engines.ask import warn_of_delta
 
     table = X if hasattr(X, "content_tag") else None
     rows = rows_of(table, X, y)
@@ -175,15 +185,20 @@ def tune(
     stream = random_stream(random_state)
     estimators = make_estimators(make, candidates)
     bounds = common_bounds(estimators, score)
-    kind, adjacency, assumptions = rehearse(estimators, rows, bounds, total, lost, law)
-    price = price_of_run(law, kind, total, lost)
-    scoring = Scoring(score, bounds, cap, price.epsilon, price.delta)
+    classes = common_classes(estimators, score)
+    plan = rehearse(estimators, rows, held_out, bounds, total, lost, law)
+    price, adjacency, assumptions = plan.price, plan.adjacency, plan.assumptions
+    lost = Fraction(0) if price.kind == "pure" else lost
+    scoring = Scoring(score, bounds, cap, price.epsilon, price.delta, classes)
+    public_rows = adjacency is not Adjacency.ADD_REMOVE_ONE
+    if public_rows and lost > 0:
+        warn_of_delta(lost, rows.n)
     assumptions += (() if ledger is not None else (UNRECORDED,)) + (() if is_certified(stream) else (SEEDED,))
     declaration = "" if table is None else table.schema.declaration
     guarantee = Guarantee(
         total, lost, adjacency, "row", law.event(price.event, price.event), assumptions, declaration
     )
-    with charged(ledger, guarantee, table=table, analyst=analyst, label=label) as reservation:
+    with charged(ledger, guarantee, table=table, analyst=analyst, label=label) as reservation, quiet():
         fitting, scored = split(rows.n, held_out, adjacency, stream.child("split"))
         best: tuple[float, int, Any] | None = None
         for number in range(draw_runs(law, stream.child("runs"))):
@@ -199,7 +214,6 @@ def tune(
     value, chosen, model = best
     entry = "" if reservation is None else reservation.id
     _restate(model, guarantee)
-    public_rows = adjacency is not Adjacency.ADD_REMOVE_ONE
     scale = 1.0 / max(1, scored.size) if public_rows else 1.0
     facts = {
         "run_epsilon": float(price.epsilon),

@@ -21,6 +21,7 @@ from confide.mechanisms import (
     weighted_choice,
 )
 from confide.privacy import Adjacency, gaussian_sigma
+from confide.schema.loose import vector_of
 
 SCORES = ("squared", "absolute", "accuracy")
 
@@ -45,24 +46,38 @@ class Rows:
         return self.X[places.tolist()]
 
     def labels(self, places: np.ndarray) -> Any:
-        """Return the labels at `places`."""
+        """Return the labels at `places`; to be called after the charge."""
         return self.y[places]
+
+
+class Labels:
+    """Labels that are read after the charge, each by itself: no cell decides how another is read.
+
+    NumPy would give a list one type by its cells, so that one text made all of them text. An array keeps the
+    type it has; anything else becomes objects, one for each row.
+    """
+
+    def __init__(self, y: Any) -> None:
+        self._y = y
+        self._cells: np.ndarray | None = None
+
+    def __getitem__(self, places: np.ndarray) -> np.ndarray:
+        if isinstance(self._y, np.ndarray):
+            return self._y[places]
+        if self._cells is None:
+            cells = self._y.tolist() if hasattr(self._y, "tolist") else list(self._y)
+            self._cells = vector_of([cell.as_py() if hasattr(cell, "as_py") else cell for cell in cells])
+        assert self._cells is not None
+        return self._cells[places]
 
 
 def rows_of(table: Any, X: Any, y: Any) -> Rows:
     """Return the rows of a table, or of arrays, after a look at shapes alone."""
     if table is None:
-        shape = getattr(X, "shape", None)
-        labels = np.asarray(y) if y is not None else None
-        if (
-            not (isinstance(shape, tuple) and len(shape) == 2)
-            or labels is None
-            or labels.shape != (shape[0],)
-        ):
-            raise DataError(
-                f"X and y have shapes {shape} and {getattr(labels, 'shape', None)}.", "Pass (n, p) and (n,)."
-            )
-        return Rows(X, labels, int(shape[0]), int(shape[1]))
+        shape, given = getattr(X, "shape", None), _shape_of_labels(y)
+        if not (isinstance(shape, tuple) and len(shape) == 2) or given != (shape[0],):
+            raise DataError(f"X and y have shapes {shape} and {given}.", "Pass (n, p) and (n,).")
+        return Rows(X, Labels(y), int(shape[0]), int(shape[1]))
     if y is not None:
         raise ParameterError("A table and 'y' are passed.", "Leave out 'y': the table has a label.")
     if table.schema.id is not None:
@@ -74,11 +89,19 @@ def rows_of(table: Any, X: Any, y: Any) -> Rows:
         raise UnsupportedError("The table is read in chunks.", "Read it into memory with Table.read.")
     matrix = table.public.matrix
 
-    class Labels:
+    class OfTable:
         def __getitem__(self, places: np.ndarray) -> Any:
             return np.asarray(table.label)[places]
 
-    return Rows(matrix, Labels(), int(matrix.shape[0]), int(matrix.shape[1]))
+    return Rows(matrix, OfTable(), int(matrix.shape[0]), int(matrix.shape[1]))
+
+
+def _shape_of_labels(y: Any) -> tuple[int, ...] | None:
+    """Return the public shape of labels, for a sequence its length, without a look at a cell."""
+    shape = getattr(y, "shape", None)
+    if isinstance(shape, tuple):
+        return shape
+    return None if not hasattr(y, "__len__") or isinstance(y, str | bytes | dict) else (len(y),)
 
 
 def split(
@@ -95,11 +118,31 @@ def split(
 
 
 class Scoring:
-    """A noisy sum of gains in [0, 1]."""
+    """A noisy sum of gains in [0, 1].
+
+    Parameters
+    ----------
+    score : str
+    bounds : (float, float)
+        Of the label; not used with ``"accuracy"``.
+    cap : float
+    epsilon, delta : Fraction
+        Of the release; with delta = 0 the noise is discrete Laplace.
+    classes : tuple
+        Of ``"accuracy"``. Labels and predictions are compared as their numbers, a label that is none of them
+        counts as the first: as in the fit (`confide.training.classifier.secret_codes`).
+    """
 
     def __init__(
-        self, score: str, bounds: tuple[float, float], cap: float, epsilon: Fraction, delta: Fraction
+        self,
+        score: str,
+        bounds: tuple[float, float],
+        cap: float,
+        epsilon: Fraction,
+        delta: Fraction,
+        classes: tuple[Any, ...] = (),
     ) -> None:
+        self.classes = classes
         self.score, self.bounds, self.width = score, bounds, cap * (bounds[1] - bounds[0])
         self.epsilon, self.delta = epsilon, delta
         if delta > 0:
@@ -130,7 +173,12 @@ class Scoring:
     def gains(self, predicted: Any, labels: Any) -> np.ndarray:
         """Return gains in [0, 1]; a row's depends on nothing but itself. Never warns."""
         if self.score == "accuracy":
-            return np.asarray(np.asarray(predicted) == np.asarray(labels), dtype=float)
+            from confide.training.classifier import secret_codes
+
+            guesses, truth = (
+                np.asarray(secret_codes(cells, len(labels), self.classes)) for cells in (predicted, labels)
+            )
+            return (guesses == truth).astype(float)
         from confide.training.inputs import secret_labels
 
         with np.errstate(all="ignore"):
