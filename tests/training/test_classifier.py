@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from confide.errors import DataError, ParameterError, RefusedError, UncertifiedWarning, UnsupportedError
 from confide.ledger import Ledger
-from confide.training import PrivateClassifier
+from confide.report import write_report
+from confide.training import PrivateClassifier, TableModel
 
 BOUNDS = (-4, 4)
 
@@ -310,6 +311,17 @@ def test_a_failed_fit_forgets_the_older_model():
         model.fit(np.full((4, 3), np.nan), [0, 1, 0, 1])
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+def test_models_of_arrays_are_saved_and_have_no_report(tmp_path):
+    X, y = data()
+    for way in ({}, {"engine": "dpsgd", "steps": 3}):
+        model = classifier(**way).fit(X, y)
+        model.result_.model.save(tmp_path / "model.json")
+        np.testing.assert_array_equal(TableModel.load(tmp_path / "model.json").predict(X), model.predict(X))
+        assert model.result_.to_json()
+        with pytest.raises(UnsupportedError, match=f"engine '{model.engine_}'"):
+            write_report(model, tmp_path / "report.html")
 
 
 def test_score_warns_and_weights_are_refused():

@@ -220,3 +220,11 @@ def test_the_command_line_refuses_a_report_before_the_charge(tmp_path):
     assert "report" in done.output
     assert book.total().epsilon == 0
     assert call(tmp_path, schema("wage", PUBLIC), "--model", "mlp", "--hidden", "a").exit_code != 0
+
+
+def test_the_command_line_takes_rank_and_average(tmp_path):
+    done = call(tmp_path, schema("wage", PUBLIC), "--model", "fm", "--rank", "2", "--average", "0.2",
+                "--steps", "3")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    refused = call(tmp_path, schema("wage", PUBLIC), "--engine", "dpsgd", "--rank", "2")
+    assert "does not use 'rank'" in " ".join(refused.output.split())

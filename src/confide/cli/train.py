@@ -42,6 +42,7 @@ def train(
     ] = None,
     activation: Annotated[str | None, typer.Option(help="Of the MLP: relu, tanh or gelu.")] = None,
     embedding: Annotated[int | None, typer.Option(help="Width of the MLP's public embedding.")] = None,
+    rank: Annotated[int | None, typer.Option(help="Factors of the factorisation machine.")] = None,
     steps: Annotated[int | None, typer.Option(help="Of dpsgd; 100 by default.")] = None,
     batch_size: Annotated[
         float | None, typer.Option(help="Expected size of Poisson batches of dpsgd; else full batches.")
@@ -49,6 +50,9 @@ def train(
     optimizer: Annotated[str | None, typer.Option(help="Of dpsgd: adam or sgd.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of dpsgd.")] = None,
     clip: Annotated[float | None, typer.Option(help="Clip norm of dpsgd; else by public rows.")] = None,
+    average: Annotated[
+        float | None, typer.Option(help="Share of the last steps of dpsgd that are averaged; 0.5 by default.")
+    ] = None,
     switch: Annotated[
         str | None, typer.Option(help="When dpsgd leaves its conditioning: an epoch, or anneal.")
     ] = None,
@@ -109,11 +113,13 @@ def train(
                     hidden=_widths(hidden),
                     activation=activation,
                     embedding=embedding,
+                    rank=rank,
                     steps=steps,
                     batch_size=batch_size,
                     optimizer=optimizer,
                     learning_rate=learning_rate,
                     clip=clip,
+                    average=average,
                     switch=_switch(switch),
                 ),
             },

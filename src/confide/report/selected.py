@@ -113,11 +113,17 @@ def training_result(result: Any) -> Any:
         return held
     if hasattr(result, "fit") and not hasattr(result, "guarantee_"):
         raise UnsupportedError(f"The {type(result).__name__} is not fitted.", "Call fit first.")
+    if hasattr(held, "guarantee") and hasattr(held, "engine"):
+        raise UnsupportedError(
+            f"There is no report of a model by engine {held.engine!r} yet.",
+            "Reports show regressions by 'rounds' and 'closed_form', and selections; str(result.guarantee) "
+            "says what this release guarantees.",
+        )
     raise UnsupportedError(
         f"There is no report of a {type(result).__name__}.",
         "Pass what confide.train, confide.select or confide.pipeline.select_and_fit returned, or a fitted "
-        "PrivateRegressor, SubsetSelector, SparseRegressor or SparseClassifier; str(guarantee) says what any "
-        "release guarantees.",
+        "PrivateRegressor (of 'rounds' or 'closed_form'), SubsetSelector, SparseRegressor or "
+        "SparseClassifier; str(guarantee) says what any release guarantees.",
     )
 
 

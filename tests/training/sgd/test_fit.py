@@ -9,6 +9,7 @@ import pytest
 from confide.errors import BudgetError, DataError, ParameterError, RefusedError, UnsupportedError
 from confide.ledger import Ledger
 from confide.privacy import Adjacency
+from confide.training import TableModel
 from confide.training.result import Status
 from confide.training.sgd import SGDRequest, Snapshot, checkpoint, fit, fitting
 
@@ -369,3 +370,35 @@ def test_snapshots_hold_released_values_alone_and_fit_one_request(tmp_path):
         Snapshot.load(path)
     with pytest.raises(ParameterError, match="every"):
         fit(X, None, Y, request(), checkpoint=path)
+
+
+@pytest.mark.parametrize("value", [True, math.nan, math.inf, "1", 0, -1])
+@pytest.mark.parametrize("name", ["weight_cap", "batch_size"])
+def test_numbers_that_are_none_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        request(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"momentum": value} for value in (True, math.nan, 1, -0.1, "0.9")),
+        *({"average": value} for value in (True, math.nan, 1, "0.5")),
+        *({"fit_intercept": value} for value in (1, "no", None)),
+        *({"target_bounds": value} for value in ((False, True), ("0", "1"), (0, math.inf), (math.nan, 1))),
+        *({"target_bounds": None, "classes": value} for value in ([1, 1, 2], [1], "ab", [[1], [2]], [0, False])),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_options_of_another_type_are_refused(changes):
+    with pytest.raises(ParameterError, match=r"bounds|" + next(reversed(changes))):
+        request(**changes)
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "mlp", "hidden": (4,)}, {"model": "fm"}])
+def test_a_model_of_arrays_is_saved(options, tmp_path):
+    asked = request(private_bounds=[(0, 2)] * 2, adjacency="replace_private_part", **options)
+    model = fit(X, Z, Y, asked).model
+    model.save(tmp_path / "model.json")
+    again = TableModel.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(np.hstack([X, Z])), model.predict(X, Z))

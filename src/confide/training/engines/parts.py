@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,15 @@ class LinearParts:
             "bounds": None if self.bounds is None else list(self.bounds),
             "classes": None if self.classes is None else list(self.classes),
         }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as JSON; `confide.training.TableModel.load` reads it.
+
+        The model that is read takes one matrix: public columns, then private ones.
+        """
+        from confide.training.engines.table_model import of_arrays
+
+        of_arrays(self, self.public.shape[1], self.private.shape[1]).save(path)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LinearParts:

@@ -143,6 +143,12 @@ class TableModel:
         return cls.from_dict(saved_model(path))
 
 
+def of_arrays(core: LinearParts | SGDModel, p: int, q: int) -> TableModel:
+    """Return a model of arrays without a schema: p public columns, then q private ones, called x0, x1, ..."""
+    names = tuple(f"x{j}" for j in range(p + q))
+    return TableModel(core, names[:p], names[p:])
+
+
 def sgd_to_dict(model: SGDModel) -> dict[str, Any]:
     """Return a model of ``dpsgd`` as plain values."""
     kind = next(name for name, cls in _KINDS.items() if isinstance(model.model, cls))

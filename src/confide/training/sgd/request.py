@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from confide.errors import ParameterError, UnsupportedError
 from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Guarantee
 from confide.training.conditioning import KINDS
@@ -56,7 +58,8 @@ class SGDRequest:
         sqrt(steps) for the others.
     steps : int
     batch_size : float, optional
-        Public expected size of Poisson batches; None for full batches.
+        Public expected size of Poisson batches; None for full batches, which a size of at least the number of
+        rows means too.
     clip : float, "auto" or None
         Clip norm of a row's gradient, for labels in [-1, 1]; ``"auto"`` is the root mean square of ||grad f||
         over the public rows at the initial parameters. None does not clip, where what one label can move is
@@ -118,6 +121,7 @@ class SGDRequest:
     def __post_init__(self) -> None:
         relation = Adjacency.parse(self.adjacency)
         object.__setattr__(self, "adjacency", relation)
+        self._check_numbers()
         object.__setattr__(self, "private_bounds", tuple(_bounds(pair) for pair in self.private_bounds))
         object.__setattr__(self, "kind", _kind(self.conditioning, self.model))
         if (self.target_bounds is None) == (self.classes is None):
@@ -127,10 +131,8 @@ class SGDRequest:
             )
         if self.target_bounds is not None:
             object.__setattr__(self, "target_bounds", _bounds(self.target_bounds))
-        elif len(self.classes or ()) < 2:
-            raise ParameterError(
-                f"The 'classes' parameter has {len(self.classes or ())} classes.", "Pass at least two."
-            )
+        else:
+            object.__setattr__(self, "classes", _classes(self.classes))
         if self.model not in MODELS:
             raise ParameterError(
                 f"The 'model' parameter is {self.model!r:.80}.",
@@ -146,10 +148,6 @@ class SGDRequest:
                 raise ParameterError(
                     f"The '{name}' parameter is {value!r:.80}.", f"Pass an integer >= {low}."
                 )
-        if not (isinstance(self.average, int | float) and 0 <= self.average < 1):
-            raise ParameterError(
-                f"The 'average' parameter is {self.average!r:.80}.", "Pass a share in [0, 1)."
-            )
         self._check_clip()
         if relation is Adjacency.ADD_REMOVE_ONE:
             if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
@@ -171,6 +169,20 @@ class SGDRequest:
         self.account(1.0)  # every other parameter, and a full batch's noise
         learning_rates(self.rate, self.steps, self.schedule)
         kinds(*self.kind, self.switch, self.steps, 1)
+
+    def _check_numbers(self) -> None:
+        for name, value in (("momentum", self.momentum), ("average", self.average)):
+            if not (_is_number(value) and 0 <= value < 1):
+                raise ParameterError(f"The '{name}' parameter is {value!r:.80}.", "Pass a number in [0, 1).")
+        for name, value in (("weight_cap", self.weight_cap), ("batch_size", self.batch_size)):
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                raise ParameterError(
+                    f"The '{name}' parameter is {value!r:.80}.", "Pass a finite number > 0, or None."
+                )
+        if not isinstance(self.fit_intercept, bool):
+            raise ParameterError(
+                f"The 'fit_intercept' parameter is {self.fit_intercept!r:.80}.", "Pass True or False."
+            )
 
     def _check_clip(self) -> None:
         for name, value in (("clip", self.clip), ("gradient_bound", self.gradient_bound)):
@@ -243,9 +255,29 @@ class SGDRequest:
         )
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value is a real number, of Python or NumPy, and no truth value."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _classes(values: Any) -> tuple[Any, ...]:
+    """Return two or more different classes."""
+    try:
+        classes = tuple(values.tolist() if isinstance(values, np.ndarray) else values)
+        distinct = len(set(classes))
+    except TypeError:
+        classes, distinct = (), 0
+    if isinstance(values, str) or distinct < 2 or distinct < len(classes):
+        raise ParameterError(
+            f"The 'classes' parameter is {values!r:.80}.",
+            "Pass two or more different labels.",
+        )
+    return classes
+
+
 def _bounds(pair: Any) -> tuple[float, float]:
     try:
-        low, high = (float(value) for value in pair)
+        low, high = (float(value) if _is_number(value) else math.nan for value in pair)
     except (TypeError, ValueError):
         low = high = math.nan
     if not (-1e140 < low < high < 1e140):

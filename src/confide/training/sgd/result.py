@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,21 @@ class SGDModel:
             return np.stack([1.0 - one, one], axis=1)
         e = np.exp(f - f.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, fit for JSON."""
+        from confide.training.engines.table_model import sgd_to_dict
+
+        return sgd_to_dict(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as JSON; `confide.training.TableModel.load` reads it.
+
+        The model that is read takes one matrix: public columns, then private ones.
+        """
+        from confide.training.engines.table_model import of_arrays
+
+        of_arrays(self, self.inputs.centre.size, self.inputs.middle.size).save(path)
 
 
 def _dense(X: Any) -> Any:
