@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import confide
-from confide.errors import ParameterError
+from confide.errors import DataError, ParameterError
 from confide.mechanisms import seeded_stream
 from confide.tune.scoring import Scoring, rows_of
 
@@ -139,3 +139,50 @@ def test_classes_ask_for_accuracy():
             score="accuracy",
             **options,
         )
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.Series])
+def test_labels_whose_type_is_no_class_are_refused_before_the_charge(form, tmp_path):
+    book = confide.Ledger.open(
+        f"sqlite:///{tmp_path}/ledger.db", dataset="d", epsilon=1, delta=1e-6, adjacency="replace_label"
+    )
+    options = {"epsilon": 1, "delta": 1e-6, "expected_runs": 1, "ledger": book}
+    X = np.zeros((20, 2))
+    with pytest.raises(DataError, match="no label can be either class"):
+        confide.tune(
+            lambda c: confide.PrivateClassifier(classes=["a", "b"], engine="closed_form"), [1], X,
+            form(np.zeros(20)), score="accuracy", **options,
+        )  # fmt: skip
+    with pytest.raises(DataError, match="labels are text"):
+        confide.tune(
+            lambda c: confide.PrivateRegressor(target_bounds=(0, 1)), [1], X, np.array(["1"] * 20), **options
+        )
+    assert book.remaining().epsilon == 1
+
+
+def test_a_table_of_classes_is_fitted_and_scored_by_category():
+    x = np.random.default_rng(0).uniform(-3, 3, 400)
+    columns = {
+        "x": {"role": "public", "lower": -3, "upper": 3},
+        "y": {"role": "label", "categories": ["b", "a"]},
+    }
+    schema = confide.Schema.from_dict({"table": {}, "columns": columns})
+    table = confide.Table.from_frame(pd.DataFrame({"x": x, "y": np.where(x > 0, "b", "a")}), schema)
+
+    def tuned(classes, score="accuracy"):
+        return confide.tune(
+            lambda c: confide.PrivateClassifier(classes=classes, engine="closed_form"), [1], table,
+            epsilon=20, delta=1e-6, expected_runs=2, score=score, random_state=0,
+        )  # fmt: skip
+
+    for classes in (["a", "b"], ["b", "a"]):
+        result = tuned(classes)
+        assert result.score > 0.9
+        assert np.mean(result.model.predict(table.public.matrix) == np.where(x > 0, "b", "a")) > 0.9
+    with pytest.raises(ParameterError, match="label's categories"):
+        tuned([0, 1])
+    with pytest.raises(ParameterError, match="score='accuracy'"):
+        confide.tune(
+            lambda c: confide.PrivateRegressor(target_bounds=(0, 1)), [1], table, epsilon=1, delta=1e-6,
+            expected_runs=1,
+        )  # fmt: skip

@@ -186,6 +186,7 @@ def tune(
     estimators = make_estimators(make, candidates)
     bounds = common_bounds(estimators, score)
     classes = common_classes(estimators, score)
+    rows.check_labels(classes)
     plan = rehearse(estimators, rows, held_out, bounds, total, lost, law)
     price, adjacency, assumptions = plan.price, plan.adjacency, plan.assumptions
     lost = Fraction(0) if price.kind == "pure" else lost

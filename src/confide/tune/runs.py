@@ -302,7 +302,8 @@ class _Stage:
         n = _rehearsal_rows(estimator) if fitting is None else fitting.size
         with quiet():
             model = fresh(estimator, price, random_stream(0))
-            model.fit(self._cells(fitting, n, public), _stand_in(estimator, n, self.bounds))
+            labels = self.rows.stand_in(_stand_in(estimator, n, self.bounds))
+            model.fit(self._cells(fitting, n, public), labels)
             model.predict(self._cells(scored, n if scored is None else scored.size, public))
         return _facts_of(model, price)
 

@@ -21,19 +21,59 @@ from confide.mechanisms import (
     weighted_choice,
 )
 from confide.privacy import Adjacency, gaussian_sigma
-from confide.schema.loose import vector_of
+from confide.schema.loose import check_classes, check_no_text, vector_of
 
 SCORES = ("squared", "absolute", "accuracy")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Features and labels that can be cut by position; nothing is looked at."""
+    """Features and labels that can be cut by position; nothing is looked at.
+
+    Attributes
+    ----------
+    X, y : object
+    n, columns : int
+    declared : object
+        Labels as they were passed: their type is public. None for a table.
+    categories : tuple, optional
+        Of a table's label; empty where that is a number, None without a table.
+    """
 
     X: Any
     y: Any
     n: int
     columns: int
+    declared: Any = None
+    categories: tuple[Any, ...] | None = None
+
+    def check_labels(self, classes: tuple[Any, ...]) -> None:
+        """Refuse labels whose public type, or categories, are not what is scored; no classes: numbers.
+
+        Raises
+        ------
+        ParameterError, DataError
+        """
+        if self.categories is not None:
+            names = tuple(self.categories)
+            if names and not classes:
+                raise ParameterError("The table's label has categories.", "Pass score='accuracy'.")
+            if names and set(names) != set(classes):
+                raise ParameterError(
+                    f"The candidates' 'classes' are {classes!r:.80}, the label's categories {names!r:.80}.",
+                    "Pass the categories as 'classes'.",
+                )
+        elif classes:
+            check_classes(self.declared, classes)
+        else:
+            check_no_text(self.declared)
+
+    def stand_in(self, values: np.ndarray) -> np.ndarray:
+        """Return public values in the type that labels were declared in, or zeros of it."""
+        if not isinstance(self.declared, np.ndarray) or self.declared.dtype.kind == "O":
+            return values.astype(object)
+        same = values.dtype.kind == self.declared.dtype.kind
+        return values if same else np.zeros(values.size, dtype=self.declared.dtype)
 
     def features(self, places: np.ndarray) -> Any:
         """Return the rows at `places`, in the type of X."""
@@ -77,7 +117,7 @@ def rows_of(table: Any, X: Any, y: Any) -> Rows:
         shape, given = getattr(X, "shape", None), _shape_of_labels(y)
         if not (isinstance(shape, tuple) and len(shape) == 2) or given != (shape[0],):
             raise DataError(f"X and y have shapes {shape} and {given}.", "Pass (n, p) and (n,).")
-        return Rows(X, Labels(y), int(shape[0]), int(shape[1]))
+        return Rows(X, Labels(y), int(shape[0]), int(shape[1]), y)
     if y is not None:
         raise ParameterError("A table and 'y' are passed.", "Leave out 'y': the table has a label.")
     if table.schema.id is not None:
@@ -87,13 +127,17 @@ def rows_of(table: Any, X: Any, y: Any) -> Rows:
         )
     if not hasattr(table, "take"):
         raise UnsupportedError("The table is read in chunks.", "Read it into memory with Table.read.")
-    matrix = table.public.matrix
+    matrix, label = table.public.matrix, table.schema.label
+    names = () if label is None or label.numeric else tuple(label.categories)
 
     class OfTable:
         def __getitem__(self, places: np.ndarray) -> Any:
-            return np.asarray(table.label)[places]
+            cells = np.asarray(table.label)[places]
+            if not names:
+                return cells
+            return vector_of([names[int(code)] if 0 <= code < len(names) else None for code in cells])
 
-    return Rows(matrix, OfTable(), int(matrix.shape[0]), int(matrix.shape[1]))
+    return Rows(matrix, OfTable(), int(matrix.shape[0]), int(matrix.shape[1]), None, names)
 
 
 def _shape_of_labels(y: Any) -> tuple[int, ...] | None:
