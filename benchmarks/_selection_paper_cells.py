@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
 
+from _resume import OutOfTimeError, deadline
 from confide.mechanisms import os_stream
 from confide.selection import SubsetProblem, best_by_mistakes, best_supports
 from confide.selection.baselines import LassoVotes, MarkovChain, Screening
@@ -80,26 +78,6 @@ class Task:
     def table(self) -> tuple:
         c = self.first
         return (c.loss, c.p, c.n, c.size, c.rho, c.bound, c.seed)
-
-
-class OutOfTimeError(Exception):
-    pass
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Interrupt the main thread after so many seconds of CPU time (kernels: at their next return)."""
-
-    def stop(*_):
-        raise OutOfTimeError
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 @lru_cache(maxsize=1)
