@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -243,8 +242,8 @@ def _tables(table: Table) -> str:
              "stands in the table of epsilon = inf."]  # fmt: skip
     for kind in ("untuned", "tuned"):
         for epsilon in table.names("linear", 4):
-            wanted: Callable = lambda m: any((("linear", s, m, kind, epsilon) in table.results) for s in sets)  # noqa: E731, B023
-            methods = [name for name in (*STYLE, "mean", "least_squares") if wanted(name)]
+            methods = [m for m in (*STYLE, "mean", "least_squares")
+                       if any(("linear", name, m, kind, epsilon) in table.results for name in sets)]  # fmt: skip
             if not methods:
                 continue
             words = "tuned on the test rows" if kind == "tuned" else "untuned"

@@ -42,7 +42,10 @@ def parts(name):
     train, test = data.split(seed=0)
     rows = np.random.default_rng(5).permutation(len(train.y))[:ROWS]
     low, high = data.bounds
-    scale = lambda y: (np.asarray(y) - (low + high) / 2) / ((high - low) / 2)  # noqa: E731
+
+    def scale(y):
+        return (np.asarray(y) - (low + high) / 2) / ((high - low) / 2)
+
     held = slice(0, 8000)
     return train.X[rows], scale(train.y[rows]), test.X[held], scale(test.y[held])
 
@@ -58,8 +61,8 @@ def design(X, Z, whiten):
     if whiten:
         V = V / np.sqrt(values)
         X, Z = X @ V, Z @ V
-    constant = lambda M: np.column_stack([np.ones(len(M)), M])  # noqa: E731
-    return constant(X), constant(Z), 1.0 if whiten else max(float(values.max()), 1.0)
+    X, Z = (np.column_stack([np.ones(len(M)), M]) for M in (X, Z))
+    return X, Z, 1.0 if whiten else max(float(values.max()), 1.0)
 
 
 def descend(X, t, Z, target, sigma, steps, rates, clips, top, adam, seeds):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, overload
 
-from confide.errors import ParameterError, SchemaError, UnsupportedError
+from confide.errors import UnsupportedError
 from confide.pipeline.release import Secret, release
 from confide.pipeline.request import make_budget, make_fit, make_sparse_request
 from confide.pipeline.result import SparseModel, SparseResult
 from confide.privacy import Adjacency, Guarantee
 from confide.schema import Schema
-from confide.selection.front import centred_label, encoded, feature_columns
+from confide.selection.front import candidates_of, centred_label, encoded
 from confide.selection.problem import check_rows
 from confide.training.coefficients import check_rows as check_fitted_rows
 
@@ -90,20 +90,7 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
     UncertifiedWarning
         For mechanism ``"mistakes"`` without a ledger, which would have to accept its assumption.
     """
-    if not hasattr(table, "schema"):
-        raise ParameterError(
-            f"The table is a {type(table).__name__}.",
-            "Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.SparseRegressor.",
-        )
-    schema = table.schema
-    relation = Adjacency.parse(adjacency)
-    schema.require(relation)
-    features = feature_columns(schema)
-    names = tuple(name for column in features for name in column.feature_names)
-    if not names:
-        raise SchemaError(
-            "The schema has no column to select from.", "Give columns role = 'public' or 'private'."
-        )
+    schema, relation, features, names = candidates_of(table, adjacency, "SparseRegressor")
     target = schema.label
     classes = not target.numeric
     loss_of_classes, target_bound = _loss(target, loss)

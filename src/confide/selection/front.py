@@ -103,20 +103,7 @@ def select(  # pyright: ignore[reportInconsistentOverload]
     With an id column the unit is a person of at most ``max_rows_per_id`` = m rows, and the draw spends
     epsilon / m a row.
     """
-    if not hasattr(table, "schema"):
-        raise ParameterError(
-            f"The table is a {type(table).__name__}.",
-            "Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.SubsetSelector.",
-        )
-    schema = table.schema
-    relation = Adjacency.parse(adjacency)
-    schema.require(relation)
-    features = feature_columns(schema)
-    names = tuple(name for column in features for name in column.feature_names)
-    if not names:
-        raise SchemaError(
-            "The schema has no column to select from.", "Give columns role = 'public' or 'private'."
-        )
+    schema, relation, features, names = candidates_of(table, adjacency, "SubsetSelector")
     loss_, target_bound = _loss(schema.label, loss)
     request = make_request(
         size=size,
@@ -209,6 +196,34 @@ def draw_support(
         entry="" if reservation is None else reservation.id,
         top=request.top,
     )
+
+
+def candidates_of(
+    table: Any, adjacency: Adjacency | str, estimator: str
+) -> tuple[Any, Adjacency, tuple[Any, ...], tuple[str, ...]]:
+    """Return a table's schema, the relation, the columns to select from, and the names of the encoded ones.
+
+    Raises
+    ------
+    ParameterError
+        For what is no table; it names the `estimator` that takes arrays.
+    SchemaError
+    """
+    if not hasattr(table, "schema"):
+        raise ParameterError(
+            f"The table is a {type(table).__name__}.",
+            f"Pass a Table: confide.Table.from_frame(frame, 'schema.toml'), or use confide.{estimator}.",
+        )
+    schema = table.schema
+    relation = Adjacency.parse(adjacency)
+    schema.require(relation)
+    features = feature_columns(schema)
+    names = tuple(name for column in features for name in column.feature_names)
+    if not names:
+        raise SchemaError(
+            "The schema has no column to select from.", "Give columns role = 'public' or 'private'."
+        )
+    return schema, relation, features, names
 
 
 def feature_columns(schema: Any) -> tuple[Any, ...]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from confide.training.front import Forecast as Forecast
     from confide.training.front import forecast as forecast
     from confide.training.front import train as train
+    from confide.training.hybrid import HybridResult as HybridResult
+    from confide.training.hybrid import fit_hybrid as fit_hybrid
     from confide.training.labels.estimator import LabelPrivatizer as LabelPrivatizer
     from confide.training.labels.estimator import PrivateLabelClassifier as PrivateLabelClassifier
     from confide.training.labels.estimator import PrivateLabelRegressor as PrivateLabelRegressor
@@ -41,6 +43,8 @@ _WHERE = {
     "Coefficients": "coefficients",
     "adassp": "least_squares",
     "boosted_adassp": "boosting",
+    "fit_hybrid": "hybrid",
+    "HybridResult": "hybrid",
     "SemiSensitiveFit": "semi_sensitive",
     "fit_semi_sensitive": "semi_sensitive",
     "noisy_statistics": "least_squares",

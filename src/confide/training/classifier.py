@@ -15,8 +15,15 @@ from confide.schema.loose import check_classes as check_label_type
 from confide.training.columns import PublicColumns
 from confide.training.engines import make
 from confide.training.engines.ask import WHOLE_ROWS, SecretLabels
-from confide.training.engines.models import affine
-from confide.training.shell import ask_of, fit_engine, forget, parts_of, refuse_more, warn_of_score
+from confide.training.shell import (
+    ask_of,
+    coefficients_of,
+    fit_engine,
+    forget,
+    parts_of,
+    refuse_more,
+    warn_of_score,
+)
 
 
 class PrivateClassifier(ClassifierMixin, PublicColumns):
@@ -188,13 +195,7 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
             raise
 
     def _linear_attributes(self) -> None:
-        intercept, public, private = affine(self.result_.model)
-        used = self.columns_
-        self.intercept_ = intercept
-        self.coef_ = np.zeros((intercept.size, used.size))
-        self.coef_[:, used] = public
-        if private.shape[1]:
-            self.coef_[:, ~used] = private
+        self.intercept_, self.coef_ = coefficients_of(self)
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """Return logits: shape (n,), of the second class, for two; else (n, K)."""

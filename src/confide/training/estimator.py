@@ -14,13 +14,20 @@ from confide.training.columns import PublicColumns
 from confide.training.design import Source
 from confide.training.engines import make
 from confide.training.engines.ask import WHOLE_ROWS, Ask, SecretLabels
-from confide.training.engines.models import affine
 from confide.training.inputs import number_labels
 from confide.training.linear import fit
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
 from confide.training.request import ENGINES, Request, make_request
 from confide.training.result import LinearModel
-from confide.training.shell import ask_of, fit_engine, forget, parts_of, refuse_more, warn_of_score
+from confide.training.shell import (
+    ask_of,
+    coefficients_of,
+    fit_engine,
+    forget,
+    parts_of,
+    refuse_more,
+    warn_of_score,
+)
 
 
 class PrivateRegressor(RegressorMixin, PublicColumns):
@@ -221,12 +228,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         )
 
     def _linear_attributes(self) -> None:
-        intercept, public, private = affine(self.result_.model)
-        self.intercept_ = float(intercept[0])
-        self.coef_ = np.zeros(self.columns_.size)
-        self.coef_[self.columns_] = public[0]
-        if private.shape[1]:
-            self.coef_[~self.columns_] = private[0]
+        intercept, coefficients = coefficients_of(self)
+        self.intercept_, self.coef_ = float(intercept[0]), coefficients[0]
 
     def _fit(
         self, X: Any, y: Any, request: Request, bounds: tuple[float, float], rows_per_unit: int

@@ -28,6 +28,7 @@ from confide.training.engines.ask import (
 )
 from confide.training.engines.result import ModelResult
 from confide.training.expansion import Powers, expand, names_of, powers_of
+from confide.training.inputs import dense
 from confide.training.linear import fit, plan_step
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
 from confide.training.request import ENGINES, make_request
@@ -293,7 +294,7 @@ def table_job(table: Any, *, private: bool) -> Job:
         return iter(table.chunks()) if chunked else iter((table,))
 
     def cells() -> Any:
-        return _dense(stacked([part.private.matrix for part in chunks()], len(names)))
+        return dense(stacked([part.private.matrix for part in chunks()], len(names)))
 
     def labels() -> Any:
         return np.concatenate([np.asarray(part.label) for part in chunks()])
@@ -301,10 +302,6 @@ def table_job(table: Any, *, private: bool) -> Job:
     ids = None if schema.id is None else np.concatenate([part.ids for part in parts])
     secret = SecretColumns((n, len(names)), cells if names else (lambda: np.zeros((n, 0))))
     return Job(public, secret, SecretLabels(n, labels), ((-1.0, 1.0),) * len(names), True, ids)
-
-
-def _dense(matrix: Any) -> Any:
-    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
 def table_model(core: Any, schema: Any, *, private: bool) -> Any:

@@ -40,7 +40,7 @@ import numpy as np
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Event, Guarantee, exact
-from confide.training.inputs import secret_labels, shape_of
+from confide.training.inputs import dense, secret_labels, shape_of
 from confide.training.labels.channel import split_share
 from confide.training.labels.labels import LabelRange
 from confide.training.labels.request import LabelRequest, label_request
@@ -150,7 +150,7 @@ def fit_hybrid(
         source = random_stream(request.random_state)
         labels = _private_labels(first, read(), source)
         start = warm_start(ready, labels)
-        private = None if X_private is None else ready.inputs.private(_dense(X_private))
+        private = None if X_private is None else ready.inputs.private(dense(X_private))
         problem = _problem(ready, private, labels_of(y, n, second))
         batches = None
         if not ready.accounting.full:
@@ -295,9 +295,3 @@ def _run(
     state = State(start.copy(), optimizer, Average(burn))
     state = drive(steps(problem, ready.stages, ready.rates, state, batches, watch), answer)
     return (state.averaged if asked.average > 0 else state.parameters), matrix
-
-
-def _dense(X: Any) -> Any:
-    if hasattr(X, "to_numpy"):
-        return X.to_numpy()
-    return X.toarray() if hasattr(X, "toarray") else X

@@ -130,3 +130,10 @@ def _only_column(y: Any) -> Any:
     import narwhals as nw
 
     return nw.from_native(y, eager_only=True)[:, 0].to_native()
+
+
+def dense(X: Any) -> Any:
+    """Return the array that a frame or a sparse matrix holds; anything else as it is."""
+    if hasattr(X, "to_numpy"):
+        return X.to_numpy()
+    return X.toarray() if hasattr(X, "toarray") else X

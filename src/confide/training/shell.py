@@ -24,6 +24,7 @@ from confide.training.engines.ask import (
     changed_options,
     given_delta,
 )
+from confide.training.engines.models import affine
 from confide.training.problem import check_adjacency
 
 
@@ -112,6 +113,17 @@ def fit_engine(
     estimator.guarantee_ = estimator.result_.guarantee
     estimator.columns_ = columns
     estimator.uses_private_ = uses and len(bounds) > 0
+
+
+def coefficients_of(estimator: Any) -> tuple[Any, Any]:
+    """Return intercepts [K] and coefficients [K, p] of a linear model; 0 for columns that it left out."""
+    intercept, public, private = affine(estimator.result_.model)
+    used = estimator.columns_
+    coefficients = np.zeros((intercept.size, used.size))
+    coefficients[:, used] = public
+    if private.shape[1]:
+        coefficients[:, ~used] = private
+    return intercept, coefficients
 
 
 def parts_of(estimator: Any, X: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
 from confide.training.conditioning import finite_rows
-from confide.training.inputs import secret_labels, shape_of
+from confide.training.inputs import dense, secret_labels, shape_of
 from confide.training.release import drive
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats, like, namespace, to_host
@@ -326,7 +326,7 @@ def _problem(ready: Prepared, X_public: Any, X_private: Any, y: Any, n: int, sam
     def there(values: Floats) -> Any:
         return like(xp, values, reference)
 
-    private = None if X_private is None else ready.inputs.private(_dense(X_private))
+    private = None if X_private is None else ready.inputs.private(dense(X_private))
     weights = _weights(sample_weight, n, ready.request.weight_cap)
     return Problem(
         ready.model,
@@ -340,12 +340,6 @@ def _problem(ready: Prepared, X_public: Any, X_private: Any, y: Any, n: int, sam
         ready.clip,
         None if weights is None else there(weights),
     )
-
-
-def _dense(X: Any) -> Any:
-    if hasattr(X, "to_numpy"):
-        return X.to_numpy()
-    return X.toarray() if hasattr(X, "toarray") else X
 
 
 class _Keeper:
