@@ -56,20 +56,16 @@ from confide.mechanisms import (
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Event, gaussian_sigma
-from confide.schema import loose
 from confide.training.coefficients import (
     Coefficients,
     Floats,
     Rows,
     Shape,
     check_budget,
-    check_rows,
-    make_shape,
     number,
-    own_norm,
     rescaled,
 )
-from confide.training.least_squares import Plan, _step, ridged_inverse
+from confide.training.least_squares import Plan, fit_secret_rows, noise_step, ridged_inverse
 from confide.training.release import Answer, drive
 
 METHOD = "boosting"
@@ -153,7 +149,7 @@ def make_plan(
         return BoostPlan(first, 0, clip, 0.0, first.step, 0.0, single)
     norm = math.sqrt(shape.norm_squared) * (1 + 2.0**-40)
     reach = norm * clip * (2.0 if shape.rows_are_public else 1.0)
-    step = _step(multipliers[1] * reach * shape.rows_per_unit, shape.size, multipliers[1], norm * clip)
+    step = noise_step(multipliers[1] * reach * shape.rows_per_unit, shape.size, multipliers[1], norm * clip)
     bound = padded_sensitivity(reach, step, shape.size) * shape.rows_per_unit * (1 + 1e-12)
     if not multipliers[1] * bound < _WIDEST * step:
         raise ParameterError(
@@ -172,7 +168,7 @@ def _first_plan(shape: Shape, epsilon: Fraction, delta: Fraction, multiplier: fl
     weight = math.sqrt(_TAU * shape.norm_squared)
     whole = shape.norm_squared + weight * weight
     reach = whole * (math.sqrt(2.0) * (1 + 1e-12) if shape.rows_are_public else 1.0)
-    step = _step(multiplier * reach * shape.rows_per_unit, entries, multiplier, whole)
+    step = noise_step(multiplier * reach * shape.rows_per_unit, entries, multiplier, whole)
     bound = padded_sensitivity(reach * (1 + 2.0**-40), step, entries) * shape.rows_per_unit * (1 + 1e-12)
     if not multiplier * bound < _WIDEST * step:
         raise ParameterError(
@@ -321,16 +317,8 @@ def boosted_adassp(
     ParameterError, UnsupportedError, DataError, ValueError
         Before a cell is read.
     """
-    cells, targets = np.asarray(loose.matrix_of(X)), np.asarray(loose.vector_of(y))
-    shape = make_shape(
-        cells.shape[-1] if cells.ndim else 0,
-        adjacency,
-        rows_per_unit=rows_per_unit,
-        intercept=intercept,
-        row_norm=own_norm(row_norm, feature_bound),
-    )
-    plan = make_plan(shape, epsilon, delta, rounds=rounds, share=share, clip=clip)
-    rows = Rows(cells, targets, shape, feature_bound, target_bound)
-    check_rows(shape, rows.n)
-    stream = random_stream(random_state)
-    return release(rows, plan, stream=stream).guaranteed(shape, stream)
+    return fit_secret_rows(
+        X, y, adjacency,
+        lambda shape: make_plan(shape, epsilon, delta, rounds=rounds, share=share, clip=clip), release,
+        feature_bound, target_bound, row_norm, intercept, rows_per_unit, random_state,
+    )  # fmt: skip

@@ -61,7 +61,7 @@ objects, text in a list              what holds no number is 0; text by type, co
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -170,7 +170,7 @@ def make_plan(shape: Shape, epsilon: Any, delta: Any) -> Plan:
         weight = max(1.0, m / 3.0)
         reach = l1_sensitivity(shape.columns, m, weight, replaced)
         spread = reach * shape.rows_per_unit / float(amount)
-        step = _step(spread, entries, 1.0, reach)
+        step = noise_step(spread, entries, 1.0, reach)
         bound = padded_sensitivity(reach * (1 + 2.0**-40), step, entries, norm=1) * shape.rows_per_unit
         event = Event.of("discrete_laplace", epsilon=str(amount))
         plan = Plan(shape, amount, share, event, 0.0, weight, step, bound * (1 + 1e-12))
@@ -180,7 +180,7 @@ def make_plan(shape: Shape, epsilon: Any, delta: Any) -> Plan:
         weight = math.sqrt(_TAU * shape.norm_squared)
         whole = shape.norm_squared + weight * weight
         reach = whole * (math.sqrt(2.0) * (1 + 1e-12) if replaced else 1.0)
-        step = _step(multiplier * reach * shape.rows_per_unit, entries, multiplier, whole)
+        step = noise_step(multiplier * reach * shape.rows_per_unit, entries, multiplier, whole)
         bound = padded_sensitivity(reach * (1 + 2.0**-40), step, entries) * shape.rows_per_unit
         event = Event.of("gaussian", noise_multiplier=multiplier)
         plan = Plan(shape, amount, share, event, multiplier, weight, step, bound * (1 + 1e-12))
@@ -210,7 +210,7 @@ def l1_sensitivity(columns: int, size: int, weight: float, replaced: bool) -> fl
     return max(2 * (k * (m - k) + c * max(k, m - k)) for k in range(d + 1)) + d
 
 
-def _step(deviation: float, entries: int, multiplier: float, largest: float) -> float:
+def noise_step(deviation: float, entries: int, multiplier: float, largest: float) -> float:
     """Return a power of two: fine against the noise, and coarse enough for a sum of 2^24 rows in int64."""
     fine = grid_step(deviation, entries, noise_multiplier=max(1.0, multiplier), rows=MAX_ROWS)
     return max(fine, 2.0 ** math.ceil(math.log2(largest * MAX_ROWS) - 60))
@@ -421,13 +421,41 @@ def _fit(
     rows_per_unit: int,
     random_state: Any,
 ) -> Coefficients:
+    return fit_secret_rows(
+        X, y, adjacency, lambda shape: make_plan(shape, epsilon, delta), release, feature_bound, target_bound,
+        row_norm, intercept, rows_per_unit, random_state,
+    )  # fmt: skip
+
+
+def fit_secret_rows(
+    X: Any,
+    y: npt.ArrayLike,
+    adjacency: Adjacency | str,
+    plan_of: Callable[[Any], Any],
+    release_by: Callable[..., Coefficients],
+    feature_bound: float,
+    target_bound: float,
+    row_norm: float | None,
+    intercept: bool,
+    rows_per_unit: int,
+    random_state: Any,
+) -> Coefficients:
+    """Plan from what is public, then read the rows and release; shared with `boosting`.
+
+    Parameters
+    ----------
+    plan_of : callable
+        Plan of a shape.
+    release_by : callable
+        Coefficients of (rows, plan, stream=).
+    """
     cells, targets = np.asarray(loose.matrix_of(X)), np.asarray(loose.vector_of(y))
     shape = make_shape(
         cells.shape[-1] if cells.ndim else 0, adjacency, rows_per_unit=rows_per_unit, intercept=intercept,
         row_norm=own_norm(row_norm, feature_bound),
     )  # fmt: skip
-    plan = make_plan(shape, epsilon, delta)
+    plan = plan_of(shape)
     rows = Rows(cells, targets, shape, feature_bound, target_bound)
     check_rows(shape, rows.n)
     stream = random_stream(random_state)
-    return release(rows, plan, stream=stream).guaranteed(shape, stream)
+    return release_by(rows, plan, stream=stream).guaranteed(shape, stream)
