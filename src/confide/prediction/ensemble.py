@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from confide.errors import AdjacencyError
-from confide.prediction.certificate import Certificate, Certified, Labels, hashes, key_bytes, matrix, table
+from confide.errors import AdjacencyError, ParameterError
+from confide.prediction.certificate import (
+    Certificate,
+    Certified,
+    Labels,
+    hashes,
+    id_digests,
+    key_bytes,
+    matrix,
+    table,
+)
 from confide.prediction.laws import whole
 from confide.prediction.votes import parts
 from confide.privacy import Adjacency
@@ -147,6 +156,11 @@ class Ensemble:
         return self.certificate.classes
 
     @property
+    def unit(self) -> str:
+        """What a change is a change of: a row, or what the members count."""
+        return getattr(self.certificate, "unit", "row")
+
+    @property
     def halves(self) -> bool:
         """Whether a change of the table is two changes of parts."""
         return Adjacency.parse(self.certificate.adjacency) is not self.adjacency and (
@@ -157,12 +171,17 @@ class Ensemble:
         """Train the members."""
         from joblib import Parallel, delayed
 
+        if ids is None and self.unit == "person":
+            raise ParameterError("There are no 'ids'.", "Pass the person's id of each row.")
         rows, labels = table(X, y, self.classes)
         relation = Adjacency.parse(self.certificate.adjacency)
         words = hashes(rows, labels, ids, relation, self.key)
         part = parts(words, self.members)
+        # Digests stand for the ids, so that a row keeps its id inside the part too, and hashes of them do not
+        # repeat the partition.
+        names = words if ids is None else id_digests(ids, self.key)
         models: Any = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fitted)(self.certificate, rows[part == i], labels[part == i], words[part == i])
+            delayed(_fitted)(self.certificate, rows[part == i], labels[part == i], names[part == i])
             for i in range(self.members)
         )
         return FittedEnsemble(self, tuple(models))
@@ -185,8 +204,5 @@ class FittedEnsemble:
         return labels, k // 2 if self.ensemble.halves else k
 
 
-def _fitted(
-    certificate: Certificate, X: NDArray[np.float64], y: Labels, words: NDArray[np.uint64]
-) -> Certified:
-    # The hashes stand for the ids, so that a row keeps its id inside the part too.
-    return copy.deepcopy(certificate).fit(X, y, ids=words)
+def _fitted(certificate: Certificate, X: NDArray[np.float64], y: Labels, names: NDArray[Any]) -> Certified:
+    return copy.deepcopy(certificate).fit(X, y, ids=names)
