@@ -1,7 +1,8 @@
 """Confide: private supervised learning on tables that hold people's secrets.
 
 ``confide.Table`` and ``confide.Ledger`` hold the data and the budget; ``confide.train`` fits a private model
-(`PrivateRegressor` is its scikit-learn shell). Names are loaded on first use, so ``import confide`` is cheap.
+(`PrivateRegressor` is its scikit-learn shell), ``confide.certify`` one whose answers are private
+(`CertifiedClassifier`). Names are loaded on first use, so ``import confide`` is cheap.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from confide.ledger import Ledger as Ledger
     from confide.pipeline import SparseClassifier as SparseClassifier
     from confide.pipeline import SparseRegressor as SparseRegressor
+    from confide.prediction import CertifiedClassifier as CertifiedClassifier
+    from confide.prediction import certify as certify
     from confide.privacy import Adjacency as Adjacency
     from confide.privacy import Guarantee as Guarantee
     from confide.report import write_report as write_report
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 #: Public name -> room.
 _WHERE = {
     "Adjacency": "confide.privacy",
+    "CertifiedClassifier": "confide.prediction",
     "Column": "confide.schema",
     "Guarantee": "confide.privacy",
     "Ledger": "confide.ledger",
@@ -41,6 +45,7 @@ _WHERE = {
     "SparseRegressor": "confide.pipeline",
     "SubsetSelector": "confide.selection",
     "Table": "confide.schema",
+    "certify": "confide.prediction",
     "select": "confide.selection",
     "forecast": "confide.training",
     "train": "confide.training",
@@ -54,6 +59,7 @@ _ROOMS = (
     "ledger",
     "mechanisms",
     "pipeline",
+    "prediction",
     "privacy",
     "report",
     "schema",

@@ -66,7 +66,7 @@ def test_the_ledger_is_charged_before_anything_is_computed(tmp_path):
     def never(queries):
         raise AssertionError("computed after a refusal")
 
-    model.certified_ = type("Model", (), {"stability": staticmethod(never)})()
+    model.model_.certified = type("Model", (), {"stability": staticmethod(never)})()
     with pytest.raises(BudgetError):
         model.answer(X[:2], 1)
     assert ledger.total().epsilon == 2
@@ -187,7 +187,11 @@ REASONS = {
 
 
 @parametrize_with_checks(
-    [CertifiedClassifier([0, 1], (-4, 4)), CertifiedClassifier([0, 1], (-4, 4), certificate="votes")],
+    [
+        CertifiedClassifier([0, 1], (-4, 4)),
+        CertifiedClassifier([0, 1], (-4, 4), certificate="votes"),
+        CertifiedClassifier([0, 1], (-4, 4), certificate="interval", k_max=3),
+    ],
     expected_failed_checks=lambda estimator: REASONS,
 )
 def test_scikit_learn_contract(estimator, check):

@@ -9,6 +9,7 @@ from confide.lazy import lazy
 if TYPE_CHECKING:
     from confide.prediction.budgets import answers as answers
     from confide.prediction.budgets import per_answer as per_answer
+    from confide.prediction.certify import certify as certify
     from confide.prediction.ensemble import Ensemble as Ensemble
     from confide.prediction.ensemble import ensemble_distance as ensemble_distance
     from confide.prediction.erm import StronglyConvexERM as StronglyConvexERM
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.hyperparameters import Hyperparameters as Hyperparameters
     from confide.prediction.intervals.training import Intervals as Intervals
     from confide.prediction.intervals.training import train_intervals as train_intervals
+    from confide.prediction.model import CertifiedModel as CertifiedModel
+    from confide.prediction.persons import Persons as Persons
     from confide.prediction.releases import release_of as release_of
     from confide.prediction.response import response_law as response_law
     from confide.prediction.response import response_probabilities as response_probabilities
@@ -39,12 +42,15 @@ _WHERE = {
     "train_intervals": "intervals.training",
     "response_probabilities": "response",
     "CertifiedClassifier": "estimator",
+    "CertifiedModel": "model",
     "Ensemble": "ensemble",
+    "Persons": "persons",
     "StableAnswers": "vector",
     "StronglyConvexERM": "erm",
     "TeacherVotes": "votes",
     "VoteGap": "votes",
     "answers": "budgets",
+    "certify": "certify",
     "ensemble_distance": "ensemble",
     "per_answer": "budgets",
     "release_of": "releases",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from fractions import Fraction
+from dataclasses import fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,22 +13,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
-from confide.ledger.charging import charged
+from confide.errors import DataError, UncertifiedWarning
 from confide.mechanisms.stream import stream as as_stream
-from confide.prediction.budgets import Answers, answers
-from confide.prediction.certificate import Certificate, Labels
-from confide.prediction.ensemble import Ensemble
-from confide.prediction.erm import StronglyConvexERM
-from confide.prediction.laws import small_delta, whole
-from confide.prediction.releases import SPARSE_VECTOR, release_of
-from confide.prediction.rows import number
-from confide.prediction.vector import UNSTABLE, StableAnswers
-from confide.prediction.votes import VoteGap
-from confide.privacy import SEEDED, UNRECORDED, Adjacency, Guarantee, compose, exact
+from confide.prediction.certificate import Certified, Labels
+from confide.prediction.certify import provenance
+from confide.prediction.model import CertifiedModel, Facts, public_classes
+from confide.prediction.named import Recipe
+from confide.prediction.saved import read, save_model
+from confide.privacy import Adjacency, Guarantee
 from confide.privacy.exact import Amount
 
-MODELS = ("logistic", "huber_hinge", "softmax")
+#: Parameters that are no part of a model.
+_UNSAVED = ("ledger", "random_state", "n_jobs", "classes")
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):
@@ -41,11 +38,13 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     feature_bounds : pair of scalars or of arrays of shape (p,)
         Declared and public; a published mean and deviation (mean -+ 2 deviations) does far better than a
         wide range.
-    certificate : {"erm", "votes"} or Certificate
-        Strongly convex ERM, nearest neighbours, or an object such as `IntervalTraining`, `TeacherVotes` or
-        `Ensemble` with these classes; of such an object the parameters below, up to `members`, are not read.
-    model : {"logistic", "huber_hinge", "softmax"}
-        Loss of "erm"; more than two classes always have the softmax.
+    certificate : {"erm", "votes", "interval"} or Certificate
+        Strongly convex ERM, nearest neighbours, gradient descent with boxes, or an object such as
+        `IntervalTraining`, `TeacherVotes` or `Ensemble` with these classes; of such an object the parameters
+        below, up to `max_rows`, are not read, but for `members`.
+    model : {"logistic", "huber_hinge", "softmax", "mlp"}
+        Of "erm" the first three, of "interval" a linear model or "mlp"; more than two classes always have the
+        softmax.
     alpha : float
         Ridge of the mean objective where the number of rows is public: Lambda = alpha n. More of it makes
         answers more stable and the model coarser: about 1 suits epsilon = 0.1 an answer, 0.1 to 1 suits 0.3,
@@ -56,13 +55,24 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         See `confide.prediction.rows.unit_rows`.
     neighbours : int
         m of "votes".
+    hidden : sequence of int
+        Widths of "mlp".
+    hyperparameters : Hyperparameters or mapping, optional
+        Of "interval".
+    k_max : int
+        Of "interval": largest distance that is searched.
     members : int
         More than 1 makes an `Ensemble`.
     adjacency : Adjacency or str
-    max_rows : int
-        Public bound on the number of rows under ADD_REMOVE_ONE.
+    max_rows : int, optional
+        Public bound on the number of rows under ADD_REMOVE_ONE. "interval" divides by it there.
     partition_key : str
-        Public: of ensembles and of ties between neighbours.
+        Public: of ensembles and of ties between neighbours; in every guarantee.
+    max_rows_per_id : int, optional
+        The unit is a person with at most so many rows, by the lasting `ids` of `fit`, of whose rows no more
+        are kept. None: a row.
+    training_seed : int
+        Public: of the start of "mlp"; in every guarantee.
     ledger : Ledger or str, optional
         Charged by `answer`, before anything is drawn. None marks guarantees ``"unrecorded"``.
     random_state : int, optional
@@ -73,8 +83,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (C,)
-    certified_ : Certified
+    model_ : CertifiedModel
         The fitted model. Secret.
+    certified_ : Certified
+        What certifies in it. Secret.
     guarantee_ : Guarantee
         Of the last `answer`.
     n_features_in_, feature_names_in_
@@ -109,10 +121,15 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         feature_norm: float | None = None,
         constant: float | None = None,
         neighbours: int = 51,
+        hidden: Any = (16,),
+        hyperparameters: Any = None,
+        k_max: int = 128,
         members: int = 1,
         adjacency: Adjacency | str = "replace_one",
-        max_rows: int = 1 << 24,
+        max_rows: int | None = None,
         partition_key: str = "confide",
+        training_seed: int = 0,
+        max_rows_per_id: int | None = None,
         ledger: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -126,10 +143,15 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         self.feature_norm = feature_norm
         self.constant = constant
         self.neighbours = neighbours
+        self.hidden = hidden
+        self.hyperparameters = hyperparameters
+        self.k_max = k_max
         self.members = members
         self.adjacency = adjacency
         self.max_rows = max_rows
         self.partition_key = partition_key
+        self.training_seed = training_seed
+        self.max_rows_per_id = max_rows_per_id
         self.ledger = ledger
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -142,81 +164,43 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
         ids : sequence of int, str or bytes, optional
-            The privacy unit's id of each row, one row a unit: see `confide.prediction.certificate`.
+            The privacy unit's id of each row: see `confide.prediction.certificate`. Required with
+            `max_rows_per_id`; else each unit has one row.
         """
         known = public_classes(self.classes)
-        plan = self._plan(len(known))
+        recipe = self._recipe()
+        as_stream(self.random_state)
+        recipe.check(len(known), self.feature_bounds)
         matrix: Any = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
-        given = column(y, matrix.shape[0])
-        codes = class_codes(given, known)
-        certificate = plan if plan is not None else self._erm(len(known), matrix.shape[0])
-        self.certified_ = self._joined(certificate).fit(matrix, codes, ids=ids)
-        self.adjacency_ = Adjacency.parse(self._joined(certificate).adjacency)
+        n, p = matrix.shape
+        codes = class_codes(column(y, n), known)
+        certificate = recipe.build(len(known), self.feature_bounds, p, n)
+        unit = getattr(certificate, "unit", "row")
+        facts = Facts(known, recipe.relation, p, unit, marks=recipe.marks)
+        facts = replace(facts, provenance=provenance(facts, certificate))
+        self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
         self.classes_ = known
         return self
 
-    def _plan(self, count: int) -> Certificate | None:
-        """Check the parameters; return the certificate, or None for one that waits for the public n."""
-        relation = Adjacency.parse(self.adjacency)
-        whole(self.members, "members", 1)
-        as_stream(self.random_state)
-        if not isinstance(self.certificate, str):
-            if not isinstance(self.certificate, Certificate):
-                raise ParameterError(
-                    f"The 'certificate' parameter is a {type(self.certificate).__name__}.",
-                    "Pass 'erm', 'votes' or an object with adjacency, classes and fit.",
-                )
-            if self.certificate.classes != count:
-                raise ParameterError(
-                    f"The certificate has {self.certificate.classes} classes and 'classes' {count}.",
-                    "Declare the same classes.",
-                )
-            return self.certificate
-        if self.feature_bounds is None:
-            raise ParameterError(
-                "The 'feature_bounds' parameter is None.",
-                "Pass bounds (lo, hi) from knowledge; they are never read from the data.",
-            )
-        if self.certificate == "votes":
-            return VoteGap(self.neighbours, count, self.feature_bounds, relation, self.partition_key)
-        if self.certificate != "erm":
-            raise ParameterError(
-                f"The 'certificate' parameter is {self.certificate!r}.", "Pass 'erm', 'votes' or an object."
-            )
-        if self.model not in MODELS:
-            raise UnsupportedError(
-                f"The 'model' parameter is {self.model!r}.", f"Pass one of {', '.join(map(repr, MODELS))}."
-            )
-        if self.ridge is None and (relation is Adjacency.ADD_REMOVE_ONE or self.members > 1):
-            raise ParameterError(
-                "The 'ridge' parameter is None where the rows of a model are not a public number.",
-                "Pass ridge: the Lambda of the sum of losses.",
-            )
-        if number(self.alpha, "alpha") <= 0:
-            raise ParameterError(f"The 'alpha' parameter is {self.alpha!r}.", "Pass a number > 0.")
-        self._erm(count, 1)
-        return None
+    def _recipe(self) -> Recipe:
+        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)
+                         if field.name != "progress"})  # fmt: skip
 
-    def _erm(self, count: int, rows: int) -> StronglyConvexERM:
-        ridge = self.alpha * max(1, rows) if self.ridge is None else self.ridge
-        return StronglyConvexERM(
-            ridge,
-            count,
-            self.feature_bounds,
-            self.model if count == 2 else "softmax",
-            self.feature_norm,
-            self.constant,
-            Adjacency.parse(self.adjacency),
-            self.max_rows,
-        )
+    @property
+    def certified_(self) -> Certified:
+        """The fitted model; secret."""
+        return self.model_.certified
 
-    def _joined(self, certificate: Certificate) -> Certificate:
-        if self.members == 1:
-            return certificate
-        return Ensemble(certificate, self.members, key=self.partition_key, n_jobs=self.n_jobs)
+    @property
+    def guarantee_(self) -> Guarantee:
+        """Of the last `answer`."""
+        told = self.model_.guarantee
+        if told is None:
+            raise AttributeError("guarantee_ comes with the first 'answer'.")
+        return told
 
     def _queries(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self, "certified_")
+        check_is_fitted(self, "model_")
         rows: Any = validate_data(
             self, X, reset=False, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0
         )
@@ -224,8 +208,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def stability(self, X: Any) -> tuple[NDArray[Any], Labels]:
         """Return the certified class and the stability distance of each query; *not private*."""
-        labels, k = self.certified_.stability(self._queries(X))
-        return self.classes_[labels], k
+        queries = self._queries(X)
+        return self.model_.stability(queries)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's classes; *not private*, and warns so."""
@@ -236,7 +220,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             ),
             stacklevel=2,
         )
-        return self.classes_[self.certified_.stability(queries)[0]]
+        return self.model_.stability(queries)[0]
 
     def preview(
         self,
@@ -249,23 +233,11 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         epochs: int = 1,
     ) -> Guarantee:
         """Return the guarantee that `answer` would have for `count` rows; reads nothing private."""
-        check_is_fitted(self, "certified_")
-        if release == SPARSE_VECTOR:
-            cost = self._epochs(epsilon, delta, slack, epochs)
-        else:
-            law = release_of(release, epsilon, len(self.classes_), delta)
-            cost = answers(law, count, slack)
-        marks = (() if self.ledger is not None else (UNRECORDED,)) + (
-            () if self.random_state is None else (SEEDED,)
-        )
-        return cost.guarantee(self.adjacency_, assumptions=marks)
-
-    def _epochs(self, epsilon: Amount, delta: Amount, slack: Amount, epochs: int) -> Answers:
-        number_of, rest = whole(epochs, "epochs", 1), small_delta(slack)
-        vector = StableAnswers(epsilon, delta, len(self.classes_), charge=lambda event: None)
-        own = min(Fraction(1), number_of * vector.delta)
-        total = exact(compose(vector.epsilon, number_of, rest))
-        return Answers(total, own + rest * (1 - own), vector.event.times(number_of))
+        check_is_fitted(self, "model_")
+        return self.model_.preview(
+            count, epsilon, delta, release,
+            slack=slack, epochs=epochs, ledger=self.ledger, random_state=self.random_state,
+        )  # fmt: skip
 
     def answer(
         self,
@@ -283,14 +255,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (q, p)
             Public queries.
-        epsilon, delta : amount
-            Of one answer; of one epoch for "sparse_vector".
-        release : {"response", "sparse_vector", "cauchy", "laplace", "ptr", "global"}
-        slack : amount
-            Delta that the exact composition may spend to add less epsilon (see
-            `confide.prediction.budgets.answers`); 0 adds epsilons.
-        epochs : int
-            Of "sparse_vector": how many are reserved.
+        epsilon, delta, release, slack, epochs
+            See `CertifiedModel.answer`.
 
         Returns
         -------
@@ -304,21 +270,51 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             Before anything is computed on the model.
         """
         queries = self._queries(X)
-        count = queries.shape[0]
-        if count == 0:
-            return self.classes_[:0].copy()
-        guarantee = self.preview(count, epsilon, delta, release, slack=slack, epochs=epochs)
-        source = as_stream(self.random_state)
-        with charged(self.ledger, guarantee, label=type(self).__name__):
-            labels, k = self.certified_.stability(queries)
-            if release == SPARSE_VECTOR:
-                told = _by_epochs(labels, k, epsilon, delta, len(self.classes_), epochs, source)
-            else:
-                told = release_of(release, epsilon, len(self.classes_), delta).draw(labels, k, stream=source)
-        self.guarantee_ = guarantee
-        if release != SPARSE_VECTOR:
-            return self.classes_[told]
-        return np.ma.MaskedArray(self.classes_[np.maximum(told, 0)], mask=told == UNSTABLE)
+        return self.model_.answer(
+            queries, epsilon, delta, release, slack=slack, epochs=epochs,
+            ledger=self.ledger, random_state=self.random_state, label=type(self).__name__,
+        )  # fmt: skip
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier to one file; see `CertifiedModel.save`.
+
+        Ledger and noise seed are not stored.
+        """
+        check_is_fitted(self, "model_")
+        shell = {name: value for name, value in self.get_params(deep=False).items() if name not in _UNSAVED}
+        # Beside the model, which holds them: an object that was passed for 'certificate', and bounds.
+        save_model(
+            self.model_,
+            path,
+            shell={**shell, "classes": None},
+            names=getattr(self, "feature_names_in_", None),
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, ledger: Any = None) -> Self:
+        """Read a classifier that `save` wrote; its answers are those of the saved one, bit for bit.
+
+        Raises
+        ------
+        DataError
+            As `CertifiedModel.load`, and for the model of a table.
+        """
+        model, shell, names = read(path)
+        if shell is None:
+            raise DataError(
+                f"The file {path} holds the model of a table.",
+                "Read it with confide.prediction.CertifiedModel.",
+            )
+        try:
+            self = cls(**{**shell, "classes": model.classes.tolist(), "ledger": ledger})
+        except TypeError:
+            raise DataError(f"The parts of {path} do not fit each other.", "Save the model again.") from None
+        self.model_ = model
+        self.classes_ = model.classes
+        vars(self)["n_features_in_"] = model.facts.columns
+        if names is not None:
+            vars(self)["feature_names_in_"] = np.array(names, dtype=object)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -328,27 +324,6 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         except TypeError:  # not declared yet
             tags.classifier_tags.multi_class = True
         return tags
-
-
-def _by_epochs(
-    labels: Labels, k: Labels, epsilon: Amount, delta: Amount, classes: int, epochs: int, source: Any
-) -> Labels:
-    """Return what the reserved epochs answer; `UNSTABLE` after the last."""
-    left = epochs
-
-    def charge(event: object) -> None:
-        nonlocal left
-        left -= 1
-
-    vector = StableAnswers(epsilon, delta, classes, charge=charge, stream=source)
-    told = np.full(labels.size, UNSTABLE, dtype=np.int64)
-    place = 0
-    while place < labels.size and left > 0:
-        # Up to the end of one epoch: it closes with its first unstable query.
-        part = vector.until_unstable(labels[place:], k[place:])
-        told[place : place + part.size] = part
-        place += part.size
-    return told
 
 
 def column(y: Any, rows: int) -> NDArray[Any]:
@@ -377,17 +352,3 @@ def class_codes(given: NDArray[Any], known: NDArray[Any]) -> Labels:
             return 0
 
     return np.array([code(label) for label in given.tolist()], dtype=np.int64)
-
-
-def public_classes(classes: Any) -> NDArray[Any]:
-    """Return the declared classes as an array."""
-    try:
-        known = np.asarray(list(classes))
-    except TypeError:
-        known = np.zeros(0)
-    if known.ndim != 1 or known.size < 2 or len(set(known.tolist())) != known.size:
-        raise ParameterError(
-            f"The 'classes' parameter is {classes!r:.80}.",
-            "Pass all classes there may be, at least two, from knowledge and not from the data.",
-        )
-    return known

@@ -74,6 +74,17 @@ class UnitRows:
         return rows / np.maximum(length, self.norm) * (1.0 - 2.0**-32)
 
 
+@dataclass(frozen=True, eq=False)
+class BoxRows:
+    """The frozen public map of rows into [-1, 1] by declared bounds, cell by cell; see `UnitRows.scaled`."""
+
+    rows: UnitRows
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Return rows within [-1, 1], [n, p]."""
+        return self.rows.scaled(X)
+
+
 def unit_rows(
     feature_bounds: Any, columns: int, *, feature_norm: float | None = None, constant: float | None = None
 ) -> UnitRows:

@@ -3,101 +3,152 @@
 Boxes forget that gradient descent on a convex loss contracts; after a few dozen steps they certify nothing. A
 ball does not forget.
 
-Setting: logistic loss, one logit z = theta . a with a = (x, 1), rows shortened to |x| <= B (public), REPLACE,
-fixed batches, gradients clipped by norm at c, weight decay lambda, no momentum.
+Setting: logistic loss (one logit) or softmax (one logit a class), logits Theta a with a = (x, 1), rows
+shortened to |x| <= B (public), gradients clipped by norm at c, weight decay lambda, no momentum, fixed or
+hashed batches. Norms of models are Euclidean (Frobenius). A batch of n rows has the divisor b: n itself
+under replacement, public under add/remove.
 
-**Clipping keeps convexity.** A row's gradient (sigma(z) - y) a, scaled to norm <= c, is psi(z) a with psi(z)
-= sigma(z) - y cut to [-c/|a|, c/|a|]: psi is nondecreasing in z and 1/4-Lipschitz.
+**Clipping keeps convexity.** One logit: a row's gradient (sigma(z) - y) a, scaled to norm <= c, is psi(z) a
+with psi(z) = sigma(z) - y cut to [-c/|a|, c/|a|]: psi is nondecreasing in z and 1/4-Lipschitz. Softmax: a
+scaled gradient (p - e_y) a' is no gradient of a convex function, so c must not bind: c >= sqrt(2) sqrt(B^2 +
+1) is required, the largest norm there is. The derivative of p in the logits lies between 0 and 1/2.
 
-**One step.** For the same batch, two models and rate r: psi(z) - psi(z') = s (z - z') with s in [0, 1/4], so
-the difference u of the models becomes (I - r (H + lambda I)) u with 0 <= H <= L I, L = (B^2 + 1)/4 (the
-batch's mean of s a a'). Its norm grows at most by q = max(|1 - r lambda|, |1 - r (L + lambda)|). A replaced
-row adds at most 2 c r/b in a batch of b rows (c at most sqrt(B^2 + 1)). Each computed step lies within e of
-the exact one (below), for both tables. So the computed models of neighbours whose row lies in batch s differ
-by at most the last of
+**One step contracts.** For the same rows, two models and rate r, the difference u of the models becomes (I -
+r (H + lambda I)) u with H symmetric and 0 <= H <= N L I, N = n/b, L = (B^2 + 1)/4 (softmax: /2): the sum over
+the batch of slopes times a a', over b (the mean value theorem along the segment between the models). Its norm
+grows at most by q(N) = max(|1 - r lambda|, r (N L + lambda) - 1).
 
-    D_0 = 0,    D_{t+1} = q_t D_t + 2 e_t + [step t visits batch s] 2 c r_t/b_s
+**Between neighbours.** E and E' differ by one change, in batch s, whose part in a step is at most 2 c' r/b_s
+(replacement) or c' r/b_s (a row more or less), with c' the smaller of c and the largest norm there is. Where
+no batch s of either has more than n_s + j rows (replacement: n_s), their computed models differ by at most
+the last of
 
-and by at most rho = the largest over s, a public number. The computed logit of a query moves at most
-step(x) = rho |a| + 2 e_z, public too.
+    d_0 = 0,    d_{t+1} = q_t(N_t) d_t + 2 e_t + [step t visits batch s] (2) c' r_t/b_s
 
-**Distance.** k = the largest whole number below 2^20 with k step(x) < |z|. *1-Lipschitz*: |z| moves at most
-step(x), and with it k by at most 1. *Sound*: k changes move z by at most k step(x) < |z|, so its sign stays.
+with N_t = (n + j)/b for the batch that step t visits (replacement: N = 1), e_t the rounding of a step (below), and by at most delta_j, the largest over s.
+All are increasing in n_s + j, bit for bit, because sums and products of numbers >= 0 are.
 
-**Rounding.** u = 2^-53. |theta| <= R with R_0 = |init|, R_{t+1} = |1 - r lambda| R_t + r c + e_t, the bound
-on steps. A dot product of m = inputs + 1 terms errs by at most 1.01 m u |theta| |a|. So a row's residual errs
-by at most a quarter of that + 2^-50 (the exponential has a relative error below 2^-50), its scale by a
-relative (m + 8) u, its entries by half a step h of the grid: in norm, e_row = |a| (m u R |a| + 2^-50) + 2 (m
-+ 8) u c + sqrt(m) h, where the factors 1 and 2 in place of 1/4 and 1.01 pay for second orders. The mean over
-rows is exact up to one rounding; e_t = r (e_row + 8 u c) + 8 u (1 + r lambda) R. A further factor 2 pays for
-the rounding of these bounds themselves.
+**Distance.** Let delta_j(D) be that bound with the batch sizes n_s of D, and rho_k = delta_1 + ... +
+delta_k. A query is certified at level k where w rho_k |a| + 2 k e_z < m: m is the computed gap between the
+winning logit and its closest rival (one logit: |z|), w = 1, or sqrt(2) for a gap (a difference of two rows
+of the model), and e_z bounds the rounding of m. k is the largest certified level, at most k_max.
+
+*Sound.* On a path D = D_0, ..., D_k of neighbours, D_{j-1} and D_j have at most n_s + j rows in batch s, so
+their models differ by at most delta_j(D): all in all by rho_k, m moves by less than m, and the winner stays.
+
+*1-Lipschitz.* Let D' be a neighbour and D certified at k + 1. Sizes of D' are at most n_s + 1, so
+delta_j(D') <= delta_{j+1}(D). The gap of D' to each rival is at least m - w delta_1(D) |a| - 2 e_z > w
+(delta_2(D) + ... + delta_{k+1}(D)) |a| + 2 k e_z >= w rho_k(D') |a| + 2 k e_z: D' is certified at k, for the
+same class.
+
+**Rounding.** u = 2^-53, M = inputs + 1. |theta| <= R with R_0 = |init|, R_{t+1} = |1 - r lambda| R_t + r N
+c' + e_t. A dot product of M terms errs by at most 1.01 M u |theta| |a|, a difference of two by (2.02 M + 2)
+u R |a| <= 4 M u R |a|. A residual is a convex combination of that, plus its own roundings, below (classes +
+2) 2^-50 (the exponential has a relative error below 2^-50). A row's scale errs by a relative (M + 8) u, its
+entries by half a step h of the grid: in norm, e_row = |a| (4 M u R |a| + (classes + 2) 2^-50) + 2 (M + 8) u
+c + sqrt(size) h. Sums over rows are exact; e_t = r N (e_row + 8 u c) + 8 u (1 + r lambda) R, doubled to pay
+for second orders and for the rounding of these bounds. e_z = 4 M u R |a|.
+
+The sums rho_k are exact: each delta_j + 8 M u R is rounded up to a multiple of a public step g (2^-30 of a
+public lower bound of it) and 2^12 g added, which pays for the comparison: a level's k_max 2^40 g at most,
+below 2^60 g, times a relative 2^-50, twice. A delta_j past 2^40 g, or not finite, ends the levels there:
+delta_{j+1} of every neighbour is past it too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.prediction.intervals.batches import FixedBatches
+from confide.prediction.intervals.batches import Batches
 from confide.prediction.intervals.hyperparameters import Hyperparameters
-from confide.prediction.intervals.network import Floats, Ints, Network, blocks, matrix
+from confide.prediction.intervals.network import Floats, Ints, Network, apply_map, blocks, matrix
 from confide.prediction.intervals.training import Plan, decisions
 from confide.privacy import Adjacency
 
 _U = 2.0**-53
-#: Larger distances are reported as one less.
-_MOST = 2.0**20
+#: Most levels: their exact sums stay below 2^60 steps.
+_LEVELS = 1 << 20
+#: A level's distance, in steps of its grid: at least, at most, and what a comparison may err by.
+_FINE, _COARSE, _SLACK = 30, 2.0**40, 4096
 
 
 @dataclass(frozen=True, eq=False)
 class BallTraining:
-    """Certificate for logistic regression by gradient descent with rows clipped by norm.
+    """Certificate for logistic or softmax regression by gradient descent with rows clipped by norm.
 
     Its distances do not shrink with the number of steps where decay contracts, and only in proportion to the
-    sum of the rates where it does not. The proofs are in `confide.prediction.intervals.ball`.
+    sum of the rates where it does not. One change lies in one batch, so an epoch of mini-batches costs no more
+    than one step. The proofs are in `confide.prediction.intervals.ball`.
 
     Parameters
     ----------
     inputs : int
+        Columns, after `features`.
     hyperparameters : Hyperparameters or mapping
         ``clip_by="norm"`` and no momentum.
     feature_norm : float
-        B > 0, public: longer rows, and queries, are shortened to it.
+        B > 0, public: longer rows, and queries, are shortened to it (after `features`).
     adjacency : Adjacency or str
-        A replacement relation.
-    batches : int or FixedBatches, optional
-    init : array-like, shape [inputs + 1], optional
-        Public; None is 0.
+    batches : int, FixedBatches or HashedBatches, optional
+        None is one full batch; ``HashedBatches(count, divisor)`` under add/remove: a batch's sum is divided by
+        a public number. A step that expands, r (rows/divisor L + lambda) > 2, is certified but costs much:
+        choose the rate for more rows than you expect.
+    init : array-like, shape [parameters], optional
+        Public: weights [class, inputs] and then biases; None is 0.
     progress : bool
+    classes : int
+        2 is one logit; more need a clip of at least sqrt(2) sqrt(B^2 + 1), which never binds.
+    k_max : int
+        A distance above it is reported as `k_max` (1-Lipschitz still).
+    features : callable, optional
+        A frozen public map of rows [256, any] -> [256, inputs], for training rows and queries alike, such as
+        a hidden layer drawn from a public seed. It must give a row the same bits wherever it stands and
+        whatever the other rows are.
 
     Raises
     ------
     UnsupportedError
-        Under ADD_REMOVE_ONE (the number of rows over a public divisor bounds nothing), with momentum (a step
-        is no contraction) or with a clip by value (the clipped loss is not convex).
+        With momentum (a step is no contraction), a clip by value (the clipped loss is not convex) or, for
+        softmax, a clip that may bind.
+
+    Notes
+    -----
+    ==========================================  ===========================================================
+    edge case                                   what happens
+    ==========================================  ===========================================================
+    a training cell or label that is unusable   gradient 0 for its row; it counts as a row
+    a bound that is not finite                  that level and all above it certify nothing
+    a logit, or a gap, of exactly 0             the first class, distance 0
+    a query cell that is not finite             DataError: queries are the analyst's
+    no rows (add/remove)                        decay alone moves the model
+    ==========================================  ===========================================================
     """
 
     inputs: int
     hyperparameters: Any
     feature_norm: float
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE
-    batches: FixedBatches | int | None = None
+    batches: Batches | int | None = None
     init: Any = None
     progress: bool = False
+    classes: int = 2
+    k_max: int = 4096
+    features: Callable[[Floats], Any] | None = None
     plan: Plan = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        network = Network((self.inputs, 1))
+        _whole("classes", self.classes, 2, 1 << 16)
+        _whole("k_max", self.k_max, 0, _LEVELS)
+        network = Network((self.inputs, 1 if self.classes == 2 else int(self.classes)))
         init = np.zeros(network.size) if self.init is None else self.init
         plan = Plan.of(network, init, self.hyperparameters, self.adjacency, self.batches, "step", None)
         settings: Hyperparameters = plan.settings
-        if plan.adjacency is Adjacency.ADD_REMOVE_ONE:
-            raise UnsupportedError("The ball under add/remove has no proof.", "Use IntervalTraining.")
         if settings.momentum or settings.clip_by != "norm":
             raise UnsupportedError(
                 f"The ball with momentum {settings.momentum} and a clip by {settings.clip_by}.",
@@ -107,16 +158,21 @@ class BallTraining:
             raise ParameterError(
                 f"The 'feature_norm' is {self.feature_norm!r:.80}.", "Pass a positive number."
             )
+        if self.classes > 2 and settings.clip < _loose(self._longest):
+            raise UnsupportedError(
+                f"Softmax with a clip of {settings.clip!r}, which may bind: the loss is not convex then.",
+                f"Pass a clip of at least {_loose(self._longest):.6g}, or a smaller feature_norm.",
+            )
         object.__setattr__(self, "adjacency", plan.adjacency)
         object.__setattr__(self, "plan", plan)
 
     @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return 2
+    def _longest(self) -> float:
+        """The largest norm of a row's gradient without a clip."""
+        return math.sqrt(self.feature_norm**2 + 1) * (1.0 if self.classes == 2 else math.sqrt(2))
 
     def fit(self, X: Any, y: Any, *, ids: Any = None) -> CertifiedLinear:
-        """Train on rows X [rows, inputs] and classes y [rows] (0 or 1).
+        """Train on rows X [rows, inputs] and classes y [rows] (0 ... classes - 1).
 
         Raises
         ------
@@ -125,11 +181,12 @@ class BallTraining:
         """
         held = self.plan.batches_of(self.shortened(X), y, ids, None)
         found = self.plan.intervals(held, (0,), self.progress)
-        return CertifiedLinear(self, found.nominal, *self.motion([batch.divisor for batch in held]))
+        reach = self.reach([batch.divisor for batch in held], [batch.rows.count for batch in held])
+        return CertifiedLinear(self, found.nominal, reach)
 
     def shortened(self, X: Any) -> Floats:
-        """Return rows of norm at most B as computed, a little less as real numbers."""
-        rows = matrix(X, self.inputs)
+        """Return mapped rows of norm at most B as computed, a little less as real numbers."""
+        rows = matrix(apply_map(self.features, X, self.inputs), self.inputs)
         usable: Any = np.isfinite(rows).all(axis=1)
         rows = np.where(usable[:, None], rows, 0.0)
         # In units of the largest cell, so that squares neither overflow nor vanish.
@@ -143,69 +200,122 @@ class BallTraining:
         short[~usable] = np.nan
         return short
 
-    def motion(self, sizes: Sequence[float]) -> tuple[float, float]:
-        """Bound how far one change moves the model, and the model's norm: public.
+    def reach(self, divisors: Sequence[float], rows: Sequence[int]) -> Floats:
+        """Bound how far the model of any table within k changes lies, for k = 1 ... k_max: increasing.
 
         Parameters
         ----------
-        sizes : sequence of float
-            Rows of each batch.
+        divisors : sequence of float
+            Of each batch.
+        rows : sequence of int
+            Of each batch; not looked at under replacement, where the bound is public.
+
+        Returns
+        -------
+        ndarray, shape [k_max]
+            rho_k; inf where nothing is certified.
         """
-        settings, m = self.plan.settings, self.inputs + 1
+        if self.plan.adjacency is Adjacency.ADD_REMOVE_ONE:
+            counts = np.array(rows)[:, None] + np.arange(1, self.k_max + 1)
+            loads = np.column_stack([np.zeros(len(rows)), counts / np.array(divisors)[:, None]])
+        else:
+            loads = np.ones((len(rows), 1))
+        delta = self.moves(divisors, loads)
+        step = 2.0 ** (math.frexp(max(delta[0], 1e-270) if delta[0] < 1e270 else 1e270)[1] - 1 - _FINE)
+        with np.errstate(all="ignore"):
+            steps = np.ceil((delta if len(delta) == 1 else delta[1:]) / step) + _SLACK
+        good = np.logical_and.accumulate(np.broadcast_to(steps <= _COARSE, self.k_max))
+        exact = np.cumsum(np.where(good, steps, 0).astype(np.int64))
+        return np.where(good, exact * step, np.inf)
+
+    def moves(self, divisors: Sequence[float], loads: Floats) -> Floats:
+        """Bound the distance between the models of neighbours, rounding of logits included: delta.
+
+        Parameters
+        ----------
+        divisors : sequence of float
+            Of each batch.
+        loads : ndarray, shape [batch, level]
+            N: the most rows that a batch has, over its divisor.
+
+        Returns
+        -------
+        ndarray, shape [level]
+        """
+        settings, M = self.plan.settings, self.inputs + 1
         clip, grid = settings.grid
+        replaced = self.plan.adjacency is not Adjacency.ADD_REMOVE_ONE
         a = math.sqrt(self.feature_norm**2 + 1)
-        longest = min(clip, a * (1 + 8 * _U))  # of a row's gradient
-        smooth, decay = a * a / 4, settings.weight_decay
-        R = float(np.linalg.norm(self.plan.init)) * (1 + m * _U)
-        moved = np.zeros(len(sizes))
-        for step in range(settings.epochs * len(sizes)):
-            rate, batch = settings.rate(step), step % len(sizes)
-            e_row = a * (m * _U * R * a + 2.0**-50) + 2 * (m + 8) * _U * clip + math.sqrt(m) * grid
-            e = 2 * (rate * (e_row + 8 * _U * clip) + 8 * _U * (1 + rate * decay) * R)
-            q = max(abs(1 - rate * decay), abs(1 - rate * (smooth + decay))) * (1 + 16 * _U)
-            moved = q * moved + 2 * e
-            moved[batch] += 2 * longest * rate / sizes[batch]
-            R = (abs(1 - rate * decay) * R + rate * longest + e) * (1 + 16 * _U)
-        return float(moved.max()) * (1 + 2.0**-40), R
+        longest = min(clip, self._longest * (1 + 8 * _U))
+        smooth, decay = a * a / (4 if self.classes == 2 else 2), settings.weight_decay
+        R = np.full(loads.shape[1], float(np.linalg.norm(self.plan.init)) * (1 + 2 * M * _U))
+        moved = np.zeros_like(loads)
+        size = self.plan.network.size
+        with np.errstate(all="ignore"):
+            for step in range(settings.epochs * len(divisors)):
+                rate, batch = settings.rate(step), step % len(divisors)
+                N, kept = loads[batch], abs(1 - rate * decay)
+                e_row = a * (4 * M * _U * R * a + (self.classes + 2) * 2.0**-50)
+                e_row = e_row + 2 * (M + 8) * _U * clip + math.sqrt(size) * grid
+                e = 2 * (rate * N * (e_row + 8 * _U * clip) + 8 * _U * (1 + rate * decay) * R)
+                q = np.maximum(kept, rate * (smooth * N + decay) - 1) * (1 + 16 * _U)
+                moved = q * moved + 2 * e
+                moved[batch] += (2 if replaced else 1) * longest * rate / divisors[batch]
+                R = (kept * R + rate * N * longest + e) * (1 + 16 * _U)
+            delta = moved.max(axis=0) * (1 + 2.0**-40) + 8 * M * _U * R
+        return np.where(np.isnan(delta), np.inf, delta)
 
 
 class CertifiedLinear:
-    """A trained logistic regression with its distances: private data, no release.
+    """A trained linear classifier with its distances: private data, no release.
 
     Attributes
     ----------
-    nominal : ndarray, shape [inputs + 1]
+    nominal : ndarray, shape [parameters]
         The trained model.
-    radius : float
-        Largest distance between the models of neighbouring tables; public.
+    reach : ndarray, shape [k_max]
+        Largest distance between the models of tables within 1 ... k_max changes; private under add/remove.
     """
 
-    def __init__(self, certificate: BallTraining, nominal: Floats, radius: float, norm: float) -> None:
+    def __init__(self, certificate: BallTraining, nominal: Floats, reach: Floats) -> None:
         self.certificate = certificate
         self.nominal = nominal
-        self.radius = radius
-        self._norm = norm
+        self.reach = reach
 
     def stability(self, X: Any) -> tuple[Ints, Ints]:
         """Return the class and the stability distance of each query X [query, inputs]; neither is private."""
-        certificate = self.certificate
-        if not np.isfinite(matrix(X, certificate.inputs)).all():
-            raise DataError("A query has a cell that is not a finite number.", "Impute it before asking.")
+        certificate, network = self.certificate, self.certificate.plan.network
         rows = certificate.shortened(X)
+        if not np.isfinite(rows).all():
+            raise DataError("A query has a cell that is not a finite number.", "Impute it before asking.")
         queries = blocks(rows, np.zeros(len(rows), dtype=np.int64))
-        theta = certificate.plan.network.inward(self.nominal)[None]
-        decided, logits = decisions(certificate.plan.network, theta, theta, queries)
-        z = logits[0, 0, :, 0]
+        theta = network.inward(self.nominal)[None]
+        decided, logits = decisions(network, theta, theta, queries)
+        winner, z = decided[0], logits[0, 0]
+        labels = np.maximum(winner, 0)
         lengths = np.sqrt(np.sum(rows**2, axis=1) + 1) * (1 + 2.0**-30)
-        m = certificate.inputs + 1
-        step = (self.radius + 4 * m * _U * self._norm) * lengths * (1 + 2.0**-30)
         with np.errstate(all="ignore"):
-            # Soundness needs no slack: |z| <= k step never rounds above k. For 1-Lipschitz, 2^-30 of a step
-            # is more than half an ulp of any k up to the cap.
-            k = np.ceil(np.minimum(np.abs(z) / step, _MOST)) - 1
-        k = np.where(np.isfinite(k) & (decided[0] >= 0), np.maximum(k, 0), 0)
-        return np.where(decided[0] == 1, 1, 0).astype(np.int64), k.astype(np.int64)
+            if network.outputs == 1:
+                ratio = np.abs(z[:, 0]) / lengths
+            else:
+                gaps = np.take_along_axis(z, labels[:, None], axis=1) - z
+                np.put_along_axis(gaps, labels[:, None], np.inf, axis=1)
+                ratio = gaps.min(axis=1) / (lengths * (math.sqrt(2) * (1 + 2.0**-30)))
+        ratio = np.where(np.isfinite(ratio) & (winner >= 0), ratio, 0.0)
+        return labels, np.searchsorted(self.reach, ratio, side="left").astype(np.int64)
 
     def predict(self, X: Any) -> Ints:
         """Return the trained model's classes; not private."""
         return self.stability(X)[0]
+
+
+def _loose(norm: float) -> float:
+    """Return a clip that a gradient of this norm never reaches, as computed."""
+    return norm * (1 + 2.0**-30)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise ParameterError(
+            f"The '{name}' parameter is {value!r:.80}.", f"Pass a whole number from {least} to {most}."
+        )

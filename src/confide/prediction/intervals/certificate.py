@@ -12,12 +12,19 @@ from confide.errors import DataError, ParameterError
 from confide.prediction.intervals.batches import Batches
 from confide.prediction.intervals.descent import Batch
 from confide.prediction.intervals.hyperparameters import Hyperparameters
-from confide.prediction.intervals.network import MOST_ROWS, Floats, Ints, Network, Rows, blocks, matrix
+from confide.prediction.intervals.network import (
+    MOST_ROWS,
+    Floats,
+    Ints,
+    Network,
+    Rows,
+    apply_map,
+    blocks,
+    matrix,
+)
 from confide.prediction.intervals.training import Intervals, Plan, decisions, nominal_labels
 from confide.privacy import Adjacency
 
-#: Rows that a feature map sees at once: always so many, the rest zeros.
-_MAPPED = 256
 #: Up to so many levels "auto" trains all of them.
 _ALL = 256
 
@@ -140,16 +147,7 @@ class IntervalTraining:
 
     def mapped(self, X: Any) -> Any:
         """Apply the frozen map in blocks of one size, so that a row's place in the table does not matter."""
-        if self.features is None:
-            return X
-        values = np.asarray(X, dtype=np.float64)
-        out = np.empty((len(values), self.plan.network.layers[0]))
-        for start in range(0, len(values), _MAPPED):
-            part = values[start : start + _MAPPED]
-            block = np.zeros((_MAPPED, *values.shape[1:]))
-            block[: len(part)] = part
-            out[start : start + len(part)] = np.asarray(self.features(block))[: len(part)]
-        return out
+        return apply_map(self.features, X, self.plan.network.layers[0])
 
 
 class CertifiedNetwork:
@@ -166,11 +164,25 @@ class CertifiedNetwork:
 
     def __init__(self, certificate: IntervalTraining, first: Intervals, held: list[Batch] | None) -> None:
         self.certificate = certificate
+        self._first = first
         self.nominal = first.nominal
         self.intervals = first if held is None else None
         self._network = certificate.plan.network
         self._held = held
         self._boxes = {k: (first.lower[i], first.upper[i]) for i, k in enumerate(first.ks)}
+
+    def state(self) -> dict[str, Any]:
+        """Return what `from_state` takes (`confide.prediction.states`)."""
+        return {"certificate": self.certificate, "first": self._first, "held": self._held}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> CertifiedNetwork:
+        """Rebuild a model; levels that queries asked for are trained again when they are asked for again."""
+        return cls(state["certificate"], state["first"], state["held"])
+
+    def check_queries(self, X: Any) -> None:
+        """Refuse queries with a cell that is not finite, or of another width."""
+        self._queries(X)
 
     def predict(self, X: Any) -> Ints:
         """Return the trained model's classes; not private."""

@@ -1,0 +1,246 @@
+"""From names and public numbers to a certificate: what both front doors of the room ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.errors import ParameterError, UnsupportedError
+from confide.prediction.certificate import Certificate, key_bytes
+from confide.prediction.ensemble import Ensemble
+from confide.prediction.erm import StronglyConvexERM
+from confide.prediction.laws import whole
+from confide.prediction.persons import Persons
+from confide.prediction.rows import BoxRows, number, unit_rows
+from confide.prediction.votes import VoteGap
+from confide.privacy import Adjacency
+
+#: Names of certificates, and the models that each has.
+MODELS = {
+    "erm": ("logistic", "huber_hinge", "softmax"),
+    "votes": ("logistic",),
+    "interval": ("logistic", "softmax", "mlp"),
+}
+#: Public default of `max_rows` for certificates that need a bound for rounding errors alone.
+MOST_ROWS = 1 << 24
+#: Public defaults of "interval": measured in `benchmarks` of the room, tuned on no private table.
+TRAINING = {
+    "linear": {"learning_rate": 4.0, "clip": 0.25, "epochs": 1},
+    "mlp": {"learning_rate": 1.0, "clip": 0.1, "epochs": 2},
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A certificate by name with its public parameters, or an object.
+
+    Attributes
+    ----------
+    certificate : {"erm", "votes", "interval"} or Certificate
+        Of an object the attributes below are not read, but for `members`, `partition_key`, `max_rows_per_id`
+        and `n_jobs`.
+    model : str
+    alpha, ridge, feature_norm, constant, neighbours, max_rows
+        See `confide.certify`.
+    hidden : sequence of int
+    hyperparameters : Hyperparameters or mapping, optional
+    k_max : int
+    members : int
+    adjacency : Adjacency or str
+    partition_key : str
+    training_seed : int
+    max_rows_per_id : int, optional
+        m: the unit is a person of at most so many rows, by ids; None: a row.
+    n_jobs : int, optional
+    progress : bool
+    """
+
+    certificate: Any = "erm"
+    model: str = "logistic"
+    alpha: float = 0.03
+    ridge: float | None = None
+    feature_norm: float | None = None
+    constant: float | None = None
+    neighbours: int = 51
+    hidden: Sequence[int] = (16,)
+    hyperparameters: Any = None
+    k_max: int = 128
+    members: int = 1
+    adjacency: Adjacency | str = "replace_one"
+    max_rows: int | None = None
+    partition_key: str = "confide"
+    training_seed: int = 0
+    max_rows_per_id: int | None = None
+    n_jobs: int | None = None
+    progress: bool = False
+
+    @property
+    def relation(self) -> Adjacency:
+        """The relation whose changes are counted."""
+        named = isinstance(self.certificate, str)
+        return Adjacency.parse(self.adjacency if named else self.certificate.adjacency)
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """Public facts of the training that every guarantee shows."""
+        if isinstance(self.certificate, str):
+            return {
+                "certificate": self.certificate,
+                "training_seed": self.training_seed,
+                "partition_key": self.partition_key,
+            }
+        held = self.certificate
+        return {
+            "certificate": type(held).__name__,
+            "training_seed": getattr(held, "training_seed", self.training_seed),
+            "partition_key": getattr(held, "key", self.partition_key),
+        }
+
+    def check(self, classes: int, feature_bounds: Any = None) -> None:
+        """Check every parameter, before any data is read.
+
+        Parameters
+        ----------
+        classes : int
+        feature_bounds : pair of scalars or arrays, optional
+            Required for a certificate by name.
+
+        Raises
+        ------
+        ParameterError, UnsupportedError
+        """
+        Adjacency.parse(self.adjacency)
+        whole(self.members, "members", 1)
+        whole(self.training_seed, "training_seed")
+        if self.max_rows_per_id is not None:
+            whole(self.max_rows_per_id, "max_rows_per_id", 1)
+        key_bytes(self.partition_key)
+        if not isinstance(self.certificate, str):
+            self._check_object(classes)
+            return
+        if self.certificate not in MODELS:
+            raise ParameterError(
+                f"The 'certificate' parameter is {self.certificate!r:.80}.",
+                f"Pass one of {', '.join(map(repr, MODELS))}, or an object.",
+            )
+        if self.model not in MODELS[self.certificate]:
+            raise UnsupportedError(
+                f"The 'model' parameter is {self.model!r:.80} with certificate={self.certificate!r}.",
+                f"Pass one of {', '.join(map(repr, MODELS[self.certificate]))}.",
+            )
+        if feature_bounds is None:
+            raise ParameterError(
+                "The 'feature_bounds' parameter is None.",
+                "Pass bounds (lo, hi) from knowledge; they are never read from the data.",
+            )
+        self.build(classes, feature_bounds, _columns_of(feature_bounds), 1)
+
+    def _check_object(self, classes: int) -> None:
+        if not isinstance(self.certificate, Certificate):
+            raise ParameterError(
+                f"The 'certificate' parameter is a {type(self.certificate).__name__}.",
+                f"Pass one of {', '.join(map(repr, MODELS))}, or an object with adjacency, classes and fit.",
+            )
+        if self.certificate.classes != classes:
+            raise ParameterError(
+                f"The certificate has {self.certificate.classes} classes and 'classes' {classes}.",
+                "Declare the same classes.",
+            )
+
+    def build(self, classes: int, feature_bounds: Any, columns: int, rows: int) -> Certificate:
+        """Return the certificate.
+
+        Parameters
+        ----------
+        classes, columns : int
+        feature_bounds : pair of scalars or arrays [columns]
+        rows : int
+            n; used under the replacement relations alone, where it is public.
+        """
+        if not isinstance(self.certificate, str):
+            return self._joined(self.certificate)
+        made = {"erm": self._erm, "votes": self._votes, "interval": self._interval}[self.certificate]
+        return self._joined(made(classes, feature_bounds, columns, rows))
+
+    def _erm(self, classes: int, feature_bounds: Any, columns: int, rows: int) -> Certificate:
+        unit_rows(feature_bounds, columns, feature_norm=self.feature_norm, constant=self.constant)
+        if number(self.alpha, "alpha") <= 0:
+            raise ParameterError(f"The 'alpha' parameter is {self.alpha!r}.", "Pass a number > 0.")
+        if self.ridge is None and (self.relation is Adjacency.ADD_REMOVE_ONE or self.members > 1):
+            raise ParameterError(
+                "The 'ridge' parameter is None where the rows of a model are not a public number.",
+                "Pass ridge: the Lambda of the sum of losses.",
+            )
+        return StronglyConvexERM(
+            self.alpha * max(1, rows) if self.ridge is None else self.ridge,
+            classes,
+            feature_bounds,
+            self.model if classes == 2 else "softmax",
+            self.feature_norm,
+            self.constant,
+            self.relation,
+            MOST_ROWS if self.max_rows is None else self.max_rows,
+        )
+
+    def _votes(self, classes: int, feature_bounds: Any, columns: int, rows: int) -> Certificate:
+        unit_rows(feature_bounds, columns)
+        return VoteGap(self.neighbours, classes, feature_bounds, self.relation, self.partition_key)
+
+    def _interval(self, classes: int, feature_bounds: Any, columns: int, rows: int) -> Certificate:
+        from confide.prediction.intervals import HashedBatches, IntervalTraining, Network
+
+        hidden = _widths(self.hidden) if self.model == "mlp" else ()
+        layers = (columns, *hidden, 1 if classes == 2 else classes)
+        batches = None
+        if self.relation is Adjacency.ADD_REMOVE_ONE:
+            if self.max_rows is None:
+                raise ParameterError(
+                    "The 'max_rows' parameter is None; under 'add_remove_one' it divides sums.",
+                    "Pass a public bound on the number of rows, not far above it.",
+                )
+            batches = HashedBatches(1, whole(self.max_rows, "max_rows", 1), self.partition_key)
+        settings = self.hyperparameters
+        return IntervalTraining(
+            layers,
+            TRAINING["mlp" if hidden else "linear"] if settings is None else settings,
+            self.k_max,
+            self.relation,
+            # A linear model starts at 0, which no seed improves.
+            None if hidden else np.zeros(Network(layers).size),
+            batches,
+            features=BoxRows(unit_rows(feature_bounds, columns)),
+            training_seed=self.training_seed,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+        )
+
+    def _joined(self, member: Certificate) -> Certificate:
+        joined = member
+        if self.members > 1:
+            joined = Ensemble(member, self.members, key=self.partition_key, n_jobs=self.n_jobs)
+        if self.max_rows_per_id is None:
+            return joined
+        return Persons(joined, self.max_rows_per_id, self.partition_key)
+
+
+def _columns_of(feature_bounds: Any) -> int:
+    """Return how many columns declared bounds are for; 1 for scalars, and for what `bounds` will refuse."""
+    try:
+        return max(1, *(np.size(side) for side in feature_bounds))
+    except (TypeError, ValueError):
+        return 1
+
+
+def _widths(hidden: Any) -> tuple[int, ...]:
+    try:
+        widths = tuple(hidden)
+    except TypeError:
+        widths = ()
+    if not widths or not all(
+        isinstance(width, int | np.integer) and not isinstance(width, bool) and width >= 1 for width in widths
+    ):
+        raise ParameterError(f"The 'hidden' parameter is {hidden!r:.80}.", "Pass widths such as (16,).")
+    return tuple(int(width) for width in widths)
