@@ -126,7 +126,7 @@ def private(model, X, y, steps, *, batches=None, noise=True, draw=False):
     return (time.process_time() - start) / steps
 
 
-def best(*measures, repeats=7):
+def best(*measures, repeats=15):
     """Least time of each, taken in turns, so that a busy machine is busy for all."""
     found = [math.inf] * len(measures)
     for _ in range(repeats):
@@ -168,7 +168,7 @@ def speed(name, model, gradient):
         lambda: plain(model, gradient, X, y, few, block=ROWS),
         lambda: private(model, X, y, few, noise=False),
         lambda: private(model, X, y, few),
-        repeats=5,
+        repeats=25 if "linear" in name else 7,
     )
     base = min(bases)
     lines.append(
