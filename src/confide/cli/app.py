@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from confide.cli import certify as certify_command
 from confide.cli import demo as demo_command
 from confide.cli import ledger, schema
+from confide.cli import predict as predict_command
 from confide.cli import select as select_command
 from confide.cli import train as train_command
 from confide.errors import ConfideError
@@ -26,6 +28,8 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(ledger.app, name="ledger")
 app.command("train")(train_command.train)
 app.command("select")(select_command.select)
+app.command("certify")(certify_command.certify)
+app.command("predict")(predict_command.predict)
 app.command("demo")(demo_command.demo)
 
 

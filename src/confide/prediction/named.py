@@ -26,10 +26,11 @@ MODELS = {
 }
 #: Public default of `max_rows` for certificates that need a bound for rounding errors alone.
 MOST_ROWS = 1 << 24
-#: Public defaults of "interval": measured in `benchmarks` of the room, tuned on no private table.
+#: Public defaults of "interval", chosen on breast cancer, digits and simulated rows: one step certifies most
+#: at epsilon 0.1 to 0.3 an answer; more of them suit 1 on two classes. A network certifies far less.
 TRAINING = {
-    "linear": {"learning_rate": 4.0, "clip": 0.25, "epochs": 1},
-    "mlp": {"learning_rate": 1.0, "clip": 0.1, "epochs": 2},
+    "linear": {"learning_rate": 1.0, "clip": 0.1, "epochs": 1},
+    "mlp": {"learning_rate": 2.0, "clip": 0.2, "epochs": 2},
 }
 
 

@@ -1,0 +1,155 @@
+"""``confide certify``: a model of the label of a file, trained without noise, for private answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from confide.cli.shared import Json, check_targets, emit, reporting
+from confide.errors import ParameterError
+
+
+def certify(
+    file: Annotated[Path, typer.Argument(help="A CSV, Parquet or Arrow file.", metavar="FILE")],
+    schema: Annotated[Path, typer.Option("--schema", "-s", help="Its schema.toml.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where the model goes. As secret as FILE: mode 0600.")
+    ],
+    certificate: Annotated[
+        str,
+        typer.Option(
+            help="erm (strongly convex), votes (nearest neighbours) or interval (descent with boxes)."
+        ),
+    ] = "erm",
+    model: Annotated[
+        str,
+        typer.Option(help="Of erm: logistic, huber_hinge or softmax; of interval: logistic or mlp."),
+    ] = "logistic",
+    alpha: Annotated[
+        float,
+        typer.Option(help="Ridge of erm's mean objective: more of it, stabler answers and a coarser model."),
+    ] = 0.03,
+    ridge: Annotated[
+        float | None,
+        typer.Option(help="Lambda of erm's sum of losses, under add_remove_one and for --members."),
+    ] = None,
+    feature_norm: Annotated[
+        float | None, typer.Option(help="Norm that erm shortens encoded rows to.")
+    ] = None,
+    constant: Annotated[float | None, typer.Option(help="Constant column of erm's intercept.")] = None,
+    neighbours: Annotated[int, typer.Option(help="Of votes.")] = 51,
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of the mlp, such as 32,16. [default: 16]", metavar="N,N")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of interval.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of interval.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Of interval: each cell of a row's gradient.")] = None,
+    k_max: Annotated[int, typer.Option(help="Of interval: largest distance that is searched.")] = 128,
+    members: Annotated[int, typer.Option(help="More than 1: an ensemble on disjoint parts.")] = 1,
+    adjacency: Annotated[
+        str, typer.Option(help="replace_one, add_remove_one, replace_private_part or replace_label.")
+    ] = "replace_one",
+    max_rows: Annotated[
+        int | None, typer.Option(help="Public bound on the rows under add_remove_one.")
+    ] = None,
+    partition_key: Annotated[
+        str, typer.Option(help="Public key of parts and ties; in every guarantee.")
+    ] = "confide",
+    training_seed: Annotated[
+        int, typer.Option(help="Public seed of the mlp's start; in every guarantee.")
+    ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check what is asked; read only the schema, write nothing.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a classifier of FILE's label without noise. Nothing is released, and nothing is charged.
+
+    Answers to rows are released, and charged, by [bold]confide predict[/bold].
+    """
+    with reporting(as_json):
+        options = {
+            "certificate": certificate,
+            "model": model,
+            "alpha": alpha,
+            "ridge": ridge,
+            "feature_norm": feature_norm,
+            "constant": constant,
+            "neighbours": neighbours,
+            "hyperparameters": _hyperparameters(certificate, model, epochs, learning_rate, clip),
+            "k_max": k_max,
+            "members": members,
+            "adjacency": adjacency,
+            "max_rows": max_rows,
+            "partition_key": partition_key,
+            "training_seed": training_seed,
+            "progress": not as_json and sys.stderr.isatty(),
+        }
+        if hidden is not None:
+            options["hidden"] = _widths(hidden)
+        facts = _run(file, schema, out, options, dry_run, force, delimiter)
+    if as_json:
+        emit({"status": "preview" if dry_run else "certified", "provenance": facts, "path": str(out)})
+    elif dry_run:
+        typer.echo(f"Would certify {_sentence(facts)}.")
+    else:
+        typer.echo(f"Certified {_sentence(facts)}.")
+        typer.echo(f"Wrote {out}: as secret as the table, for its owner alone. Nothing was charged.")
+        typer.echo(f"Answers: confide predict {out} ROWS --epsilon 0.3 --ledger URL")
+
+
+def _run(
+    file: Path,
+    schema: Path,
+    out: Path,
+    options: dict[str, Any],
+    dry_run: bool,
+    force: bool,
+    delimiter: str | None,
+) -> dict[str, Any]:
+    from confide.prediction import certify as fit
+    from confide.schema import Schema, Table
+
+    check_targets(out, force=force)
+    declared = Schema.load(schema)
+    # A scan reads nothing until it is asked for rows, so that a refusal costs no reading.
+    facts = fit(Table.scan(file, declared, delimiter=delimiter), dry_run=True, **options)
+    if dry_run:
+        return facts
+    made = fit(Table.read(file, declared, delimiter=delimiter), **options)
+    made.save(out)
+    return made.provenance
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['certificate']}, {len(facts['classes'])} classes, {facts['columns']} encoded columns; "
+        f"distances count changes of one {facts['unit']} ({facts['adjacency']})"
+    )
+
+
+def _hyperparameters(certificate: str, model: str, *given: float | None) -> dict[str, Any] | None:
+    """Return the public defaults with what is given; None where nothing is."""
+    held = {name: v for name, v in zip(("epochs", "learning_rate", "clip"), given) if v is not None}
+    if not held:
+        return None
+    if certificate != "interval":
+        raise ParameterError(
+            f"The option --{next(iter(held)).replace('_', '-')} belongs to --certificate interval.",
+            "Leave it out, or pass --certificate interval.",
+        )
+    from confide.prediction.named import TRAINING
+
+    return {**TRAINING["mlp" if model == "mlp" else "linear"], **held}
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(f"The widths are {text!r:.80}.", "Pass integers such as 32,16.") from None

@@ -1,0 +1,188 @@
+"""``confide predict``: answers of a model in a file: private ones of `certify`, free ones of `train`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.shared import Json, check_targets, emit, reporting, warn_unrecorded, write_text
+from confide.errors import ParameterError
+
+if TYPE_CHECKING:
+    from confide.schema import Schema, Table
+
+#: Options that belong to a certified model, with what they are where nobody gives them. A ledger may come
+#: from the environment: it is left alone.
+_CHARGED = {"epsilon": None, "delta": "0", "release": "response", "slack": "0", "epochs": 1, "analyst": None}
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="A model of `confide certify` (npz) or of `confide train --out` (JSON).", metavar="MODEL"
+        ),
+    ],
+    rows: Annotated[
+        Path,
+        typer.Argument(help="CSV, Parquet or Arrow file with the model's columns, no label.", metavar="ROWS"),
+    ],
+    epsilon: Annotated[
+        str | None, typer.Option(help="Of one answer, of one epoch of sparse_vector; kept exactly.")
+    ] = None,
+    delta: Annotated[
+        str, typer.Option(help="Of one answer, of one epoch; laplace, ptr, sparse_vector.")
+    ] = "0",
+    release: Annotated[
+        str, typer.Option(help="response, sparse_vector, cauchy, laplace, ptr or global.")
+    ] = "response",
+    slack: Annotated[
+        str, typer.Option(help="Delta of the composition: with 1e-6, many answers add less epsilon.")
+    ] = "0",
+    epochs: Annotated[int, typer.Option(help="Of sparse_vector: how many are reserved.")] = 1,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            "-l",
+            envvar="CONFIDE_LEDGER",
+            help="Charged before anything is computed: sqlite:///ledger.db#visits.",
+        ),
+    ] = None,
+    analyst: Annotated[str | None, typer.Option(help="Whose account of the ledger is charged.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be charged; answer nothing.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the answers as CSV, one a row of ROWS.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file.", metavar="CHAR")] = None,
+    as_json: Json = False,
+) -> None:
+    """Answer the rows of ROWS from MODEL; rows are public.
+
+    A certified model charges each answer, and the sum of all before the first is computed. A model that was
+    trained privately answers for nothing: --epsilon and --ledger are then refused.
+    """
+    with reporting(as_json):
+        from confide.prediction.saved import holds_certified
+
+        check_targets(out, force=force)
+        asked = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "release": release,
+            "slack": slack,
+            "epochs": epochs,
+            "analyst": analyst,
+        }
+        if holds_certified(model):
+            body, values = _certified(model, rows, asked, ledger, dry_run, delimiter)
+        else:
+            body, values = _trained(model, rows, asked, dry_run, delimiter)
+        if out is not None and values is not None:
+            write_text(out, _as_csv(body["answers"], values))
+    if as_json:
+        emit({**body, body["answers"]: values} if values is not None else body)
+        return
+    if values is not None and out is None:
+        typer.echo(_as_csv(body["answers"], values), nl=False)
+    # What is not an answer goes elsewhere than the answers, so that these can be piped.
+    typer.echo(body["sentence"], err=values is not None and out is None)
+    if body["status"] in ("answered", "preview"):
+        warn_unrecorded(ledger, rehearsed=values is None)
+    if out is not None and values is not None:
+        typer.echo(f"Wrote {out}.")
+
+
+def _certified(
+    path: Path, rows: Path, asked: dict[str, Any], ledger: str | None, dry_run: bool, delimiter: str | None
+) -> tuple[dict[str, Any], list[Any] | None]:
+    """Return what is told of a certified model, and its answers; None for a rehearsal."""
+    from confide.ledger import rehearse, resolve
+    from confide.prediction import CertifiedModel
+    from confide.prediction.model import feature_schema
+
+    if asked["epsilon"] is None:
+        raise ParameterError(
+            f"The model {path} is certified: each answer is charged, and --epsilon is missing.",
+            "Pass --epsilon, of one answer.",
+        )
+    book = resolve(ledger)
+    held: Any = CertifiedModel.load(path)
+    if held.schema is None:
+        raise ParameterError(
+            f"The model {path} was fitted on arrays and has no schema that reads a file.",
+            "Answer in Python with CertifiedClassifier.load, or certify a table.",
+        )
+    terms = {name: value for name, value in asked.items() if name != "analyst"}
+    held.preview(1, ledger=book, **terms)  # refuses wrong terms before the rows are read
+    queries = held.queries(_table(rows, feature_schema(held.schema), delimiter))
+    count = len(queries)
+    if count == 0:
+        return {"status": "empty", "answers": "answer", "sentence": "No rows: nothing is charged."}, []
+    guarantee = held.preview(count, ledger=book, **terms)
+    body = {"answers": "answer", "count": count, "guarantee": guarantee.to_dict()}
+    if dry_run:
+        rehearse(book, guarantee, table=held, analyst=asked["analyst"])
+        sentence = f"Would be charged for {count} answers together: {guarantee}"
+        return {"status": "preview", **body, "sentence": sentence}, None
+    told = held.answer(queries, ledger=book, analyst=asked["analyst"], label=f"predict {rows.name}", **terms)
+    return {"status": "answered", **body, "sentence": f"{count} answers together: {guarantee}"}, told.tolist()
+
+
+def _trained(
+    path: Path, rows: Path, asked: dict[str, Any], dry_run: bool, delimiter: str | None
+) -> tuple[dict[str, Any], list[Any] | None]:
+    """Return what is told of a released model, and its predictions: post-processing, free of charge."""
+    from confide.schema import Schema
+
+    given = [name for name, value in _CHARGED.items() if asked[name] != value]
+    if given:
+        raise ParameterError(
+            f"The model {path} was trained privately: its predictions cost nothing, and --{given[0]} has no "
+            "meaning.",
+            f"Leave --{given[0]} out.",
+        )
+    held = _released(path)
+    if held.features is None:
+        raise ParameterError(
+            f"The model {path} has no schema that reads a file.", "Predict in Python, or train on a table."
+        )
+    table = _table(rows, Schema.from_dict(held.features), delimiter)
+    sentence = "Free of charge: a prediction of a released model is post-processing."
+    body = {"status": "free", "answers": "prediction", "count": table.n_rows, "sentence": sentence}
+    return body, None if dry_run else held.predict(table).tolist()
+
+
+def _released(path: Path) -> Any:
+    """Return the model of a JSON file, by its format tag."""
+    from importlib import import_module
+
+    from confide.schema.rows import FORMATS, check_format, saved_model
+
+    data = saved_model(path)
+    if data.get("format") not in FORMATS:
+        check_format(data, ", ".join(FORMATS))
+    room, name, _ = FORMATS[str(data["format"])][1].rsplit(".", 2)
+    return getattr(import_module(room), name).from_dict(data)
+
+
+def _table(rows: Path, schema: Schema, delimiter: str | None) -> Table:
+    from confide.schema import Table
+
+    return Table.read(rows, schema, delimiter=delimiter)
+
+
+def _as_csv(name: str, values: list[Any]) -> str:
+    """Return one column as CSV; an answer that was not given (an unstable row) is an empty cell in quotes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([name])
+    writer.writerows([["" if value is None else value] for value in values])
+    return text.getvalue()
