@@ -25,8 +25,9 @@ the last of
 
     d_0 = 0,    d_{t+1} = q_t(N_t) d_t + 2 e_t + [step t visits batch s] (2) c' r_t/b_s
 
-with N_t = (n + j)/b for the batch that step t visits (replacement: N = 1), e_t the rounding of a step (below), and by at most delta_j, the largest over s.
-All are increasing in n_s + j, bit for bit, because sums and products of numbers >= 0 are.
+with N_t = (n + j)/b for the batch that step t visits (replacement: N = 1) and e_t the rounding of a step
+(below); and by at most delta_j, the largest over s. All are increasing in the sizes n + j, bit for bit,
+because sums and products of numbers >= 0 are.
 
 **Distance.** Let delta_j(D) be that bound with the batch sizes n_s of D, and rho_k = delta_1 + ... +
 delta_k. A query is certified at level k where w rho_k |a| + 2 k e_z < m: m is the computed gap between the
@@ -83,8 +84,8 @@ class BallTraining:
     """Certificate for logistic or softmax regression by gradient descent with rows clipped by norm.
 
     Its distances do not shrink with the number of steps where decay contracts, and only in proportion to the
-    sum of the rates where it does not. One change lies in one batch, so an epoch of mini-batches costs no more
-    than one step. The proofs are in `confide.prediction.intervals.ball`.
+    sum of the rates where it does not. One change lies in one batch, so an epoch of mini-batches costs no
+    more than one step. The proofs are in `confide.prediction.intervals.ball`.
 
     Parameters
     ----------
@@ -96,8 +97,8 @@ class BallTraining:
         B > 0, public: longer rows, and queries, are shortened to it (after `features`).
     adjacency : Adjacency or str
     batches : int, FixedBatches or HashedBatches, optional
-        None is one full batch; ``HashedBatches(count, divisor)`` under add/remove: a batch's sum is divided by
-        a public number. A step that expands, r (rows/divisor L + lambda) > 2, is certified but costs much:
+        None is one full batch; ``HashedBatches(count, divisor)`` under add/remove: a batch's sum is divided
+        by a public number. A step that expands, r (rows/divisor L + lambda) > 2, is certified but costs much:
         choose the rate for more rows than you expect.
     init : array-like, shape [parameters], optional
         Public: weights [class, inputs] and then biases; None is 0.

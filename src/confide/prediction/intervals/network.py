@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ Ints = npt.NDArray[np.int64]
 _BLOCK = 256
 #: Sums over rows are exact in 64-bit integers up to here (2^38 grid steps a row).
 MOST_ROWS = 1 << 22
+#: Rows that a feature map sees at once: always so many, the rest zeros.
+_MAPPED = 256
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,20 @@ def _cells(X: Any) -> Floats:
             out[place] = float(cell)
         except Exception:  # whatever a cell does, it is no number
             continue
+    return out
+
+
+def apply_map(features: Callable[[Floats], Any] | None, X: Any, width: int) -> Any:
+    """Apply a frozen map to `width` features in blocks of one size: a row's place does not matter."""
+    if features is None:
+        return X
+    values = np.asarray(X, dtype=np.float64)
+    out = np.empty((len(values), width))
+    for start in range(0, len(values), _MAPPED):
+        part = values[start : start + _MAPPED]
+        block = np.zeros((_MAPPED, *values.shape[1:]))
+        block[: len(part)] = part
+        out[start : start + len(part)] = np.asarray(features(block))[: len(part)]
     return out
 
 
