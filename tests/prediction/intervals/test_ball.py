@@ -236,7 +236,7 @@ def test_many_steps_certify_where_boxes_lost_everything():
 def test_a_frozen_map_stands_before_rows_and_queries():
     """A hidden layer from a public seed: classes that no line divides, with distances."""
     rng = np.random.default_rng(8)
-    X = rng.uniform(-1, 1, (600, 2))
+    X = rng.uniform(-1, 1, (2400, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     W = np.random.default_rng(9).standard_normal((3, 40))
 
