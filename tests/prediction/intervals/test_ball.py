@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.prediction import states
 from confide.prediction.certificate import Certificate, Certified
 from confide.prediction.intervals import BallTraining, FixedBatches, HashedBatches, IntervalTraining
 
@@ -295,6 +296,18 @@ def test_unusable_rows_and_bad_queries(name):
         model.stability(X[:1])
     assert isinstance(certified, Certificate)
     assert isinstance(model, Certified)
+
+
+@pytest.mark.parametrize("name", ["batches", "add_softmax"])
+def test_a_model_comes_back_from_its_state(name):
+    rng = np.random.default_rng(6)
+    certified = certificate(name)
+    model = fit(certified, table(rng, classes=certified.classes))
+    arrays = []
+    again = states.unpack(states.pack(model, arrays), arrays)
+    Q = rng.standard_normal((30, 3))
+    for one, other in zip(model.stability(Q), again.stability(Q), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_no_rows_under_add_remove():

@@ -59,7 +59,7 @@ delta_{j+1} of every neighbour is past it too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,9 +185,13 @@ class BallTraining:
         reach = self.reach([batch.divisor for batch in held], [batch.rows.count for batch in held])
         return CertifiedLinear(self, found.nominal, reach)
 
+    def mapped(self, X: Any) -> Any:
+        """Apply the frozen map in blocks of one size, so that a row's place in the table does not matter."""
+        return apply_map(self.features, X, self.inputs)
+
     def shortened(self, X: Any) -> Floats:
         """Return mapped rows of norm at most B as computed, a little less as real numbers."""
-        rows = matrix(apply_map(self.features, X, self.inputs), self.inputs)
+        rows = matrix(self.mapped(X), self.inputs)
         usable: Any = np.isfinite(rows).all(axis=1)
         rows = np.where(usable[:, None], rows, 0.0)
         # In units of the largest cell, so that squares neither overflow nor vanish.
@@ -283,12 +287,28 @@ class CertifiedLinear:
         self.nominal = nominal
         self.reach = reach
 
-    def stability(self, X: Any) -> tuple[Ints, Ints]:
-        """Return the class and the stability distance of each query X [query, inputs]; neither is private."""
-        certificate, network = self.certificate, self.certificate.plan.network
-        rows = certificate.shortened(X)
+    def state(self) -> dict[str, Any]:
+        """Return what `from_state` takes (`confide.prediction.states`)."""
+        return {"certificate": self.certificate, "nominal": self.nominal, "reach": self.reach}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> CertifiedLinear:
+        """Rebuild a model."""
+        return cls(state["certificate"], state["nominal"], state["reach"])
+
+    def check_queries(self, X: Any) -> None:
+        """Refuse queries with a cell that is not finite, or of another width."""
+        self._queries(X)
+
+    def _queries(self, X: Any) -> Floats:
+        rows = self.certificate.shortened(X)
         if not np.isfinite(rows).all():
             raise DataError("A query has a cell that is not a finite number.", "Impute it before asking.")
+        return rows
+
+    def stability(self, X: Any) -> tuple[Ints, Ints]:
+        """Return the class and the stability distance of each query X [query, inputs]; neither is private."""
+        network, rows = self.certificate.plan.network, self._queries(X)
         queries = blocks(rows, np.zeros(len(rows), dtype=np.int64))
         theta = network.inward(self.nominal)[None]
         decided, logits = decisions(network, theta, theta, queries)
