@@ -85,13 +85,15 @@ def predict(
             body, values = _certified(model, rows, asked, ledger, dry_run, delimiter)
         else:
             body, values = _trained(model, rows, asked, dry_run, delimiter)
+        # What a value is called: an answer is private, a prediction is of a released model.
+        name = "prediction" if body["status"] == "free" else "answer"
         if out is not None and values is not None:
-            write_text(out, _as_csv(body["answers"], values))
+            write_text(out, _as_csv(name, values))
     if as_json:
-        emit({**body, body["answers"]: values} if values is not None else body)
+        emit(body if values is None else {**body, f"{name}s": values})
         return
     if values is not None and out is None:
-        typer.echo(_as_csv(body["answers"], values), nl=False)
+        typer.echo(_as_csv(name, values), nl=False)
     # What is not an answer goes elsewhere than the answers, so that these can be piped.
     typer.echo(body["sentence"], err=values is not None and out is None)
     if body["status"] in ("answered", "preview"):
@@ -125,15 +127,20 @@ def _certified(
     queries = held.queries(_table(rows, feature_schema(held.schema), delimiter))
     count = len(queries)
     if count == 0:
-        return {"status": "empty", "answers": "answer", "sentence": "No rows: nothing is charged."}, []
+        return {"status": "empty", "count": 0, "sentence": "No rows: nothing is charged."}, []
     guarantee = held.preview(count, ledger=book, **terms)
-    body = {"answers": "answer", "count": count, "guarantee": guarantee.to_dict()}
+    body = {"count": count, "guarantee": guarantee.to_dict()}
     if dry_run:
         rehearse(book, guarantee, table=held, analyst=asked["analyst"])
         sentence = f"Would be charged for {count} answers together: {guarantee}"
         return {"status": "preview", **body, "sentence": sentence}, None
     told = held.answer(queries, ledger=book, analyst=asked["analyst"], label=f"predict {rows.name}", **terms)
-    return {"status": "answered", **body, "sentence": f"{count} answers together: {guarantee}"}, told.tolist()
+    values = told.tolist()
+    left = values.count(None)
+    sentence = f"{count} answers together: {guarantee}"
+    if left:
+        sentence += f"\n{left} rows have no answer: unstable, or after the last epoch (more: --epochs)."
+    return {"status": "answered", **body, "sentence": sentence}, values
 
 
 def _trained(
@@ -142,6 +149,7 @@ def _trained(
     """Return what is told of a released model, and its predictions: post-processing, free of charge."""
     from confide.schema import Schema
 
+    held = _released(path)
     given = [name for name, value in _CHARGED.items() if asked[name] != value]
     if given:
         raise ParameterError(
@@ -149,14 +157,13 @@ def _trained(
             "meaning.",
             f"Leave --{given[0]} out.",
         )
-    held = _released(path)
     if held.features is None:
         raise ParameterError(
             f"The model {path} has no schema that reads a file.", "Predict in Python, or train on a table."
         )
     table = _table(rows, Schema.from_dict(held.features), delimiter)
     sentence = "Free of charge: a prediction of a released model is post-processing."
-    body = {"status": "free", "answers": "prediction", "count": table.n_rows, "sentence": sentence}
+    body = {"status": "free", "count": table.n_rows, "sentence": sentence}
     return body, None if dry_run else held.predict(table).tolist()
 
 
@@ -180,7 +187,7 @@ def _table(rows: Path, schema: Schema, delimiter: str | None) -> Table:
 
 
 def _as_csv(name: str, values: list[Any]) -> str:
-    """Return one column as CSV; an answer that was not given (an unstable row) is an empty cell in quotes."""
+    """Return one column as CSV; an empty cell, in quotes, for a row without an answer."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name])
