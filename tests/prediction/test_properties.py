@@ -1,4 +1,9 @@
-"""The two properties at length: 200,000 neighbour checks over all certificates here, and 2,000 attacks."""
+"""The two properties at length: 200,000 neighbour checks over all certificates, and 2,000 attacks on each sort.
+
+Every relation, batching, budget and model of this room is here at least once. More of each, at length too: boxes
+and the ball in `intervals/test_boxes.py` and `test_ball.py`, persons in `test_persons.py`. The counter-examples
+of the design page are in `test_votes.py` (coarse search, stopping and resetting, sums over all members).
+"""
 
 import itertools
 
@@ -6,8 +11,20 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from confide.prediction import Ensemble, StronglyConvexERM, TeacherVotes, VoteGap
+from confide.prediction import (
+    BallTraining,
+    Ensemble,
+    FixedBatches,
+    HashedBatches,
+    IntervalTraining,
+    Persons,
+    StronglyConvexERM,
+    TeacherVotes,
+    VoteGap,
+)
+from confide.prediction.intervals import Network
 
+from .attacks import attack  # isort: skip
 from .helpers import blobs, check_neighbours  # isort: skip
 
 RELATIONS = ("add_remove_one", "replace_one", "replace_label")
@@ -15,28 +32,134 @@ BOUNDS = (-1, 1)
 
 
 def certificates(relation, classes):
+    """Name -> certificate, for tables of 150 rows of 2 features."""
     erm = {"adjacency": relation, "feature_norm": 1.0, "max_rows": 10_000, "curvature_levels": 24}
     losses = ("logistic", "huber_hinge") if classes == 2 else ("softmax",)
-    found = [StronglyConvexERM(ridge, classes, loss=loss, **erm) for loss in losses for ridge in (1.0, 6.0)]
-    found.append(VoteGap(15, classes, BOUNDS, relation))
-    found.append(TeacherVotes(LogisticRegression(), 9, classes, BOUNDS, relation))
-    return [*found, Ensemble(found[0], 5), Ensemble(found[-2], 5)]
+    found = {
+        f"{loss} {ridge}": StronglyConvexERM(ridge, classes, loss=loss, **erm)
+        for loss in losses
+        for ridge in (1.0, 6.0)
+    }
+    plain = found[f"{losses[0]} 1.0"]
+    votes = VoteGap(15, classes, BOUNDS, relation)
+    teachers = TeacherVotes(LogisticRegression(), 9, classes, BOUNDS, relation)
+    boxes = {
+        f"boxes {name}": training(relation, classes, **options)
+        for name, options in {
+            "full": {},
+            "one logit" if classes == 2 else "momentum": {"one": classes == 2, "momentum": 0.5, "epochs": 2},
+            "batches": {"count": 3},
+            "epoch": {"count": 3, "budget": "epoch", "k_max": 8},
+            "mlp": {"hidden": (4,)},
+            "mlp epoch": {"hidden": (4,), "count": 2, "budget": "epoch", "k_max": 6},
+            "bisected": {"levels": "bisect", "weight_decay": 0.2},
+        }.items()
+    }
+    found |= {"votes": votes, "teachers": teachers, **boxes}
+    if relation != "add_remove_one" and classes == 2:
+        settings = {"learning_rate": 0.5, "clip": 0.5, "epochs": 8, "clip_by": "norm", "weight_decay": 0.1}
+        found["ball"] = BallTraining(2, settings, 1.0, relation)
+        found["ball batches"] = BallTraining(2, settings, 1.0, relation, batches=FixedBatches(3))
+        found["ensemble ball"] = Ensemble(found["ball"], 3)
+    found |= {
+        "ensemble erm": Ensemble(plain, 5),
+        "ensemble votes": Ensemble(votes, 5),
+        "ensemble teachers": Ensemble(TeacherVotes(LogisticRegression(), 3, classes, BOUNDS, relation), 3),
+        "ensemble boxes": Ensemble(boxes["boxes batches"], 3),
+        "persons erm": Persons(plain, 1),
+        "persons boxes": Persons(boxes["boxes batches"], 1),
+        "persons ensemble": Persons(Ensemble(plain, 5), 1),
+    }
+    return found
 
 
-@pytest.mark.parametrize(("relation", "classes"), list(itertools.product(RELATIONS, (2, 3))))
-def test_neighbours_at_length(relation, classes):
-    rng = np.random.default_rng(classes)
-    checks = 0
-    for number, certificate in enumerate(certificates(relation, classes)):
-        X, y = blobs(150, classes=classes, seed=number, spread=0.25)
-        Q = rng.uniform(-1, 1, (700, 2))
-        done, largest = check_neighbours(certificate, X, y, Q, adjacency=relation, rng=rng, pairs=3, steps=3,
-                                         extreme=True)  # fmt: skip
-        assert largest >= 1
-        checks += done
-    assert checks >= 34_000  # six cases: above 200,000
+def training(relation, classes, *, hidden=(), one=False, count=1, k_max=16, budget="step", levels="all",
+             **settings):  # fmt: skip
+    layers = [2, *hidden, 1 if one else classes]
+    batches = HashedBatches(count, 150 / count) if relation == "add_remove_one" else FixedBatches(count)
+    init = Network(tuple(layers)).initial(0) if hidden else np.zeros(3 * layers[-1])
+    settings = {"learning_rate": 2.0, "clip": 0.1, **settings}
+    return IntervalTraining(layers, settings, k_max, relation, init=init, batches=batches, budget=budget,
+                            levels=levels)  # fmt: skip
 
 
+NAMED = [
+    (relation, classes, name)
+    for relation, classes in itertools.product(RELATIONS, (2, 3))
+    for name in certificates(relation, classes)
+]
+
+
+def neighbours(relation, classes, name, queries, pairs):
+    number = list(certificates(relation, classes)).index(name)
+    rng = np.random.default_rng([classes, number])
+    X, y = blobs(150, classes=classes, seed=number, spread=0.25)
+    Q = rng.uniform(-1, 1, (queries, 2))
+    return check_neighbours(certificates(relation, classes)[name], X, y, Q, adjacency=relation, rng=rng, pairs=pairs,
+                            steps=3, extreme=True)  # fmt: skip
+
+
+@pytest.mark.parametrize(("relation", "classes", "name"), [case for case in NAMED if case[1] == 2])
+def test_neighbours(relation, classes, name):
+    checks, largest = neighbours(relation, classes, name, queries=200, pairs=1)
+    assert checks == 600
+    assert largest >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("relation", "classes", "name"), NAMED)
+def test_neighbours_at_length(relation, classes, name):
+    """More than 110 cases of 2,400 checks: above 250,000."""
+    checks, _ = neighbours(relation, classes, name, queries=400, pairs=2)
+    assert checks == 2400
+
+
+def test_the_checks_at_length_are_above_two_hundred_thousand():
+    assert 2400 * len(NAMED) > 250_000
+
+
+def attacks(relation, classes, name, count):
+    """Assert that `count` attacks within the distance change no class; count the larger attacks that do."""
+    certificate = certificates(relation, classes)[name]
+    rng = np.random.default_rng([classes, count, len(name)])
+    X, y = blobs(150, classes=classes, seed=3, spread=0.25)
+    table = (X, y, np.arange(150))
+    Q = rng.uniform(-1, 1, (200, 2))
+    labels, k = certificate.fit(X, y, ids=table[2]).stability(Q)
+    certified = rng.permutation(np.flatnonzero(k))
+    done = 0
+    for number, q in enumerate(np.resize(certified, count)):
+        changes = int(rng.integers(1, k[q] + 1)) if number % 4 == 1 else int(k[q])
+        for told in attack(
+            certificate, table, relation, Q[q], labels[q], changes, rng, uphill=number % 2 == 0
+        ):
+            assert told == labels[q]
+        done += 1
+    # Attacks that the certificate does not exclude do change classes: these are no straw men.
+    flips = 0
+    for q in certified[:6]:
+        larger = attack(
+            certificate, table, relation, Q[q], labels[q], min(4 * int(k[q]) + 4, 100), rng, uphill=True
+        )
+        flips += any(told != labels[q] for told in larger)
+    return done, flips
+
+
+@pytest.mark.parametrize("name", ["logistic 6.0", "votes", "boxes batches", "ball", "ensemble votes"])
+def test_attacks_never_change_a_certified_class(name):
+    done, flips = attacks("replace_one", 2, name, 10)
+    assert done == 10
+    assert flips >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("relation", "classes", "name"), NAMED)
+def test_attacks_on_all_at_length(relation, classes, name):
+    """More than 110 cases of 20 attacks: above 2,000, half of them by gradient ascent."""
+    assert attacks(relation, classes, name, 20)[0] == 20
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("relation", "loss"), list(itertools.product(RELATIONS, ("logistic", "huber_hinge")))
 )
