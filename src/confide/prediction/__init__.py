@@ -9,11 +9,11 @@ from confide.lazy import lazy
 if TYPE_CHECKING:
     from confide.prediction.budgets import answers as answers
     from confide.prediction.budgets import per_answer as per_answer
-    from confide.prediction.certify import certify as certify
     from confide.prediction.ensemble import Ensemble as Ensemble
     from confide.prediction.ensemble import ensemble_distance as ensemble_distance
     from confide.prediction.erm import StronglyConvexERM as StronglyConvexERM
     from confide.prediction.estimator import CertifiedClassifier as CertifiedClassifier
+    from confide.prediction.front import certify as certify
     from confide.prediction.intervals.ball import BallTraining as BallTraining
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.training import train_intervals as train_intervals
     from confide.prediction.model import CertifiedModel as CertifiedModel
     from confide.prediction.persons import Persons as Persons
+    from confide.prediction.recommend import recommend as recommend
+    from confide.prediction.recommend_margins import recommend_from_margins as recommend_from_margins
+    from confide.prediction.recommendation import Recommendation as Recommendation
     from confide.prediction.releases import release_of as release_of
     from confide.prediction.response import response_law as response_law
     from confide.prediction.response import response_probabilities as response_probabilities
@@ -50,9 +53,12 @@ _WHERE = {
     "TeacherVotes": "votes",
     "VoteGap": "votes",
     "answers": "budgets",
-    "certify": "certify",
+    "certify": "front",
     "ensemble_distance": "ensemble",
     "per_answer": "budgets",
+    "Recommendation": "recommendation",
+    "recommend": "recommend",
+    "recommend_from_margins": "recommend_margins",
     "release_of": "releases",
     "response_law": "response",
     "vote_gap": "votes",

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from confide.errors import DataError, UncertifiedWarning
 from confide.mechanisms.stream import stream as as_stream
 from confide.prediction.certificate import Certified, Labels
-from confide.prediction.certify import provenance
+from confide.prediction.front import provenance
 from confide.prediction.model import CertifiedModel, Facts, public_classes
 from confide.prediction.named import Recipe
 from confide.prediction.saved import read, save_model
