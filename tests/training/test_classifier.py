@@ -227,14 +227,16 @@ class Unreadable:
         ({"classes": [[1], [2]]}, "classes"),
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": math.inf}, "nonprivate"),
-        ({"delta": 0}, "delta"),
+        ({"epsilon": None}, "epsilon"),
+        ({"delta": None}, "delta"),
+        ({"delta": 0, "engine": "closed_form"}, "delta"),
         ({"delta": 2}, "delta"),
         ({"engine": "rounds"}, "engine"),
         ({"engine": "magic"}, "engine"),
         ({"model": "forest"}, "model"),
         ({"model": "mlp", "engine": "closed_form"}, "dpsgd"),
         ({"model": "fm", "classes": [0, 1, 2]}, "one output"),
-        ({"delta": 0}, "randomized_response"),
+        ({"delta": 0, "engine": "closed_form"}, "randomized_response"),
         ({"delta": 0, "engine": "dpsgd"}, "randomized_response"),
         ({"delta": None}, "0 < delta < 1"),
         ({"steps": 5}, "'closed_form' or 'randomized_response'"),
@@ -313,15 +315,22 @@ def test_a_failed_fit_forgets_the_older_model():
         model.predict(X)
 
 
-def test_models_of_arrays_are_saved_and_have_no_report(tmp_path):
+def test_delta_0_takes_an_engine_that_needs_none():
+    X, y = data()
+    model = classifier(delta=0).fit(X, y)
+    assert model.engine_ == "randomized_response"
+    assert model.guarantee_.delta == 0
+    assert classifier(epsilon=math.inf, delta=None, nonprivate=True).fit(X, y).engine_ == "closed_form"
+
+
+def test_models_of_arrays_are_saved_and_have_a_report(tmp_path):
     X, y = data()
     for way in ({}, {"engine": "dpsgd", "steps": 3}):
         model = classifier(**way).fit(X, y)
         model.result_.model.save(tmp_path / "model.json")
         np.testing.assert_array_equal(TableModel.load(tmp_path / "model.json").predict(X), model.predict(X))
         assert model.result_.to_json()
-        with pytest.raises(UnsupportedError, match=f"engine '{model.engine_}'"):
-            write_report(model, tmp_path / "report.html")
+        assert model.engine_ in write_report(model, tmp_path / "report.html").read_text()
 
 
 def test_score_warns_and_weights_are_refused():

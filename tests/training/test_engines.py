@@ -91,8 +91,8 @@ def test_from_table_to_saved_model(label, roles, way, tmp_path):
     told = train(table, **ASK, **way, ledger=book, dry_run=True)
     assert book.total().epsilon == 0
     result = train(table, **ASK, **way, ledger=book)
-    assert book.total().epsilon == told.epsilon == 1
-    assert result.guarantee.delta <= told.delta
+    assert book.total().epsilon == 1
+    assert result.guarantee == told  # event included
     assert result.guarantee.adjacency.value == relation
     assert result.entry
     new = frame(40, seed=1)
@@ -204,22 +204,37 @@ def test_the_command_line_fits_an_mlp_and_saves_it(tmp_path):
         "--activation", "tanh", "--out", str(out),
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "mlp model" in done.output
+    assert "neural network" in done.output
     assert TableModel.load(out).predict(frame(5)).shape == (5,)
     shown = json.loads(call(tmp_path, schema("member", PUBLIC), "--json").output)
     assert shown["engine"] == "closed_form"
 
 
-def test_the_command_line_refuses_a_report_before_the_charge(tmp_path):
+def test_the_command_line_writes_a_report_of_classes(tmp_path):
     url = f"sqlite:///{tmp_path}/l.db"
     book = Ledger.open(url, dataset="a", epsilon=3, delta=1e-5, adjacency="replace_label")
-    done = call(
-        tmp_path, schema("member", PUBLIC), "--report", str(tmp_path / "r.html"), "--ledger", f"{url}#a"
-    )
-    assert done.exit_code != 0
-    assert "report" in done.output
-    assert book.total().epsilon == 0
+    page = tmp_path / "r.html"
+    done = call(tmp_path, schema("member", PUBLIC), "--report", str(page), "--ledger", f"{url}#a")
+    assert done.exit_code == 0, done.output
+    assert "this release" in page.read_text()
+    assert book.total().epsilon == 1
     assert call(tmp_path, schema("wage", PUBLIC), "--model", "mlp", "--hidden", "a").exit_code != 0
+
+
+def test_classes_at_delta_0_are_fitted_by_what_needs_none():
+    table = Table.from_frame(frame(), schema("member", PUBLIC))
+    result = train(table, epsilon=1, delta=0)
+    assert result.engine == "randomized_response"
+    assert result.guarantee.delta == 0
+    assert result.guarantee == train(table, epsilon=1, delta=0, dry_run=True)
+    free = train(table, epsilon=np.inf, delta=0, nonprivate=True)
+    assert free.engine == "closed_form"
+    for way, remedy in (
+        ({"engine": "closed_form"}, "engine='randomized_response'"),
+        ({"model": "mlp"}, "PrivateLabelClassifier"),
+    ):
+        with pytest.raises(ParameterError, match=remedy):
+            train(table, epsilon=1, delta=0, **way)
 
 
 def test_the_command_line_takes_rank_and_average(tmp_path):

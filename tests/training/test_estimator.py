@@ -86,6 +86,8 @@ def test_seeds_repeat_and_entropy_does_not():
         ({"target_bounds": (np.nan, 1)}, "bounds"),
         ({"target_bounds": 3}, "bounds"),
         ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": None}, "epsilon"),
+        ({"delta": None}, "delta"),
         ({"epsilon": -1}, "epsilon"),
         ({"epsilon": np.nan}, "epsilon"),
         ({"epsilon": np.inf}, "nonprivate"),

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -74,17 +73,17 @@ class Watched:
         return self._table.content_tag(key)
 
 
-def test_dry_run_reads_and_charges_nothing(ledger):
+def test_dry_run_charges_nothing_and_tells_exactly_what_will_be(ledger):
     table = Watched(Table.from_frame(frame(), SCHEMA))
     guarantee = train(table, **ASK, ledger=ledger, dry_run=True)
-    assert table.read == []
+    assert set(table.read) == {"public"}  # public rows decide how many rounds share the budget
     assert ledger.total().epsilon == 0
     result = train(table, **ASK, ledger=ledger)
-    # The rounds that share the budget are counted from public rows, which a dry run leaves alone.
-    assert result.guarantee == replace(guarantee, event=result.guarantee.event)
-    assert [part.mechanism for part in result.guarantee.event.parts] == ["gaussian"] * 5
-    plain = train(table, **ASK, ledger=ledger, engine="closed_form")
-    assert plain.guarantee == guarantee
+    assert result.guarantee == guarantee
+    assert [part.mechanism for part in guarantee.event.parts] == ["gaussian"] * 5
+    told = train(table, **ASK, ledger=ledger, engine="closed_form", dry_run=True)
+    assert train(table, **ASK, ledger=ledger, engine="closed_form").guarantee == told
+    assert told.event.mechanism == "gaussian"
     assert guarantee.declaration == table.schema.declaration
     assert guarantee.unconditional
     assert str(ledger.total().epsilon) == "2"
@@ -374,6 +373,18 @@ def test_a_forecast_is_the_noise_of_the_fit_and_reads_no_label():
         result = train(Table.from_frame(frame(), SCHEMA), **fit)
         assert row.noise_error == pytest.approx(result.noise_error(row.epsilon), rel=1e-3)
         assert row.rows == 2000
+        assert row.engine == "closed_form"
+        assert "closed_form" in str(row)
+
+
+def test_a_forecast_refuses_what_closed_form_does_not_fit():
+    classes = with_column("wage", {"role": "label", "categories": ["low", "high"]})
+    with pytest.raises(UnsupportedError, match="number"):
+        forecast(Table.from_frame(frame(), classes), (1,), delta=1e-6)
+    secret = {**SCHEMA, "columns": {name: {**spec, "role": spec["role"].replace("public", "private"),
+                                           "missing": "impute"} for name, spec in SCHEMA["columns"].items()}}  # fmt: skip
+    with pytest.raises(UnsupportedError, match="private"):
+        forecast(Table.from_frame(frame(), secret), (1,), delta=1e-6)
 
 
 def test_a_delta_near_one_over_n_is_warned_of(ledger):
@@ -387,7 +398,7 @@ def test_a_dry_run_meets_the_refusal_that_the_charge_would(ledger):
         train(table, epsilon=5, delta=1e-6, ledger=ledger, dry_run=True)
     with pytest.raises(ParameterError, match="from_frame"):
         train(frame(), epsilon=1, delta=1e-6)
-    assert table.read == []
+    assert "label" not in table.read
     assert ledger.total().epsilon == 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.shared import Json, check_targets, emit, fail, warn_unrecorded, write_text
-from confide.errors import ConfideError, ParameterError, UnsupportedError
+from confide.errors import ConfideError, ParameterError
 
 if TYPE_CHECKING:
     from confide.privacy import Guarantee
@@ -78,7 +78,10 @@ def train(
         int | None, typer.Option(help="Read the file in pieces of this many rows, never whole.", min=1)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be charged; read only the schema.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print exactly what would be charged; no label or private cell is read."
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the result, with its model, as JSON.")
@@ -163,15 +166,10 @@ def _run(
     from confide.ledger import resolve
     from confide.schema import Schema, Table
     from confide.training import train as fit
-    from confide.training.front import has_report
+    from confide.training.front import prepared
 
     check_targets(out, report, force=force)
     declared, book = Schema.load(schema), resolve(ledger)
-    if report is not None and not has_report(declared, asked["engine"], asked["model"]):
-        raise UnsupportedError(
-            "There is no report of a model by this engine.",
-            "Leave --report out; --out writes the result, and --json prints it.",
-        )
     # A chunked table reads nothing until it is asked for rows, so that a refusal costs no reading.
     table = Table.scan(file, declared, chunk_rows=chunk_rows or 100_000, delimiter=delimiter)
     options = {
@@ -181,9 +179,9 @@ def _run(
         "label": f"train {file.name}",
         **asked,
     }
-    guarantee = fit(table, dry_run=True, **options)
     if dry_run:
-        return None, guarantee, declared
+        return None, fit(table, dry_run=True, **options), declared
+    prepared(table, **options)
     if chunk_rows is None:
         # The label stays unparsed until it is asked for, after the charge. That of an Arrow file is parsed
         # here, which is harmless: no cell of it can raise, warn, or change what is charged.
@@ -234,11 +232,6 @@ def _switch(text: str | None) -> Any:
 def _show(result: Any, schema: Schema) -> None:
     from rich.console import Console
 
-    if not hasattr(result, "coefficients"):
-        typer.echo(str(result))
-        for name, value in result.facts.items():
-            typer.echo(f"  {name}: {value:.6g}" if isinstance(value, float) else f"  {name}: {value}")
-        return
     from confide.report import summary
 
     Console().print(summary(result, table=schema))

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.report.facts import Facts as Facts
-    from confide.report.facts import facts as facts
     from confide.report.measured import PublicTest as PublicTest
+    from confide.report.regression import Facts as Facts
+    from confide.report.regression import facts as facts
     from confide.report.terminal import summary as summary
     from confide.report.write import write_report as write_report
 
 #: Public name -> module; loaded on first use, since importing the room must stay cheap.
 _WHERE = {
-    "Facts": "facts",
+    "Facts": "regression",
     "PublicTest": "measured",
-    "facts": "facts",
+    "facts": "regression",
     "summary": "terminal",
     "write_report": "write",
 }

@@ -18,7 +18,7 @@ from confide.report.html import Safe, clean, tag
 from confide.report.words import number, signed
 
 if TYPE_CHECKING:
-    from confide.report.facts import Effect, Facts, Measured
+    from confide.report.regression import Effect, Facts, Measured
 
 #: Placeholder colours and the CSS variable that each stands for.
 COLOURS = {

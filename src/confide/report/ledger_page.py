@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from confide.privacy import Event, glossed, show
-from confide.report.facts import Account, Facts, LedgerFacts
 from confide.report.html import Safe, code, join, name, table, tag
+from confide.report.regression import Account, Facts, LedgerFacts
 from confide.report.words import gaussian_multiplier
 
 #: Charges on the page, the newest; `confide ledger show` has all.
@@ -107,20 +107,11 @@ def checks(facts: Facts, handle: str) -> tuple[str, str, Safe]:
     """Return anchor, heading and body of the section that says how to check and repeat the report."""
     guarantee = facts.guarantee
     parts: list[object] = [*ledger_check(facts.ledger, handle)]
-    gaussian = gaussian_multiplier(Event.from_dict(guarantee["event"])) is not None
-    if not facts.void and gaussian and "inf" not in guarantee["epsilon"]:
+    noise = noise_check(guarantee, facts.noise_multiplier, void=bool(facts.void))
+    if noise:
         amounts = f"epsilon={guarantee['epsilon']!r}, delta={guarantee['delta']!r}"
         parts += [
-            tag(
-                "p",
-                "That the noise suffices for this epsilon and delta, without Confide: the condition of "
-                "Balle and Wang (2018, theorem 8) on the noise multiplier s, which must print True:",
-            ),
-            _commands(
-                'python -c "from math import exp; from scipy.stats import norm; '
-                f"s, e, d = {facts.noise_multiplier!r}, {guarantee['epsilon']}, {guarantee['delta']}; "
-                'print(norm.cdf(.5/s - e*s) - exp(e)*norm.cdf(-.5/s - e*s) <= d*(1 + 1e-9))"'
-            ),
+            *noise,
             tag(
                 "p",
                 "To repeat the fit: a new release with fresh noise and a charge of its own. It will "
@@ -142,6 +133,25 @@ def ledger_check(ledger: LedgerFacts | None, handle: str) -> list[Safe]:
     return [
         tag("p", f"That the ledger is whole, and says what stands here{where}:"),
         _commands(f"confide ledger show --verify --ledger {_shell(place)}"),
+    ]
+
+
+def noise_check(guarantee: dict[str, Any], multiplier: float, *, void: bool) -> list[Safe]:
+    """Return how to check the noise of Gaussian releases; nothing of other events, or without a guarantee."""
+    gaussian = gaussian_multiplier(Event.from_dict(guarantee["event"])) is not None
+    if void or not gaussian or "inf" in guarantee["epsilon"]:
+        return []
+    return [
+        tag(
+            "p",
+            "That the noise suffices for this epsilon and delta, without Confide: the condition of "
+            "Balle and Wang (2018, theorem 8) on the noise multiplier s, which must print True:",
+        ),
+        _commands(
+            'python -c "from math import exp; from scipy.stats import norm; '
+            f"s, e, d = {multiplier!r}, {guarantee['epsilon']}, {guarantee['delta']}; "
+            'print(norm.cdf(.5/s - e*s) - exp(e)*norm.cdf(-.5/s - e*s) <= d*(1 + 1e-9))"'
+        ),
     ]
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from confide.report import figures, ledger_page
-from confide.report.facts import Facts, Measured
 from confide.report.html import Safe, code, join, name, table, tag
 from confide.report.noise import survivors
+from confide.report.regression import Facts, Measured
 from confide.report.style import css
 from confide.report.words import listing, number, percent, signed
+
+if TYPE_CHECKING:
+    from confide.report.model import ModelFacts
 
 #: Rows of a table on the page; the JSON form has all.
 MOST_COLUMNS = 200
@@ -34,13 +38,13 @@ def render(facts: Facts, title: str, *, made: str = "", handle: str = "", figure
     sections = [
         part
         for part in (
-            _columns(facts),
+            columns_section(facts),
             _price(facts, figure),
             _measured(facts, figure),
             _effects(facts, figure),
             _design(facts, figure),
             ledger_page.section(facts.ledger),
-            _not_covered(facts),
+            limits_section(facts),
             ledger_page.checks(facts, handle),
         )
         if part is not None
@@ -152,12 +156,13 @@ def ratio(text: str) -> str:
     return f"{int(top):,}/{int(bottom):,}" if bottom and len(bottom) < 16 else text
 
 
-def _columns(facts: Facts) -> tuple[str, str, Safe] | None:
+def columns_section(facts: Facts | ModelFacts) -> tuple[str, str, Safe]:
+    """Return anchor, heading and body of the section on what was declared, and by whom."""
     heading = "What is public, and who says so"
     if not facts.columns:
         text = (
             "This model was fitted on arrays, without a schema: whoever called Confide said which columns "
-            "are public, and gave the bounds of the label."
+            "are public, and declared the bounds or classes of the label."
         )
         return "public", heading, tag("p", text)
     shown = facts.columns[:MOST_COLUMNS]
@@ -377,7 +382,8 @@ def _design(facts: Facts, figure: bool) -> tuple[str, str, Safe] | None:
     return "design", "The public design", intro
 
 
-def _not_covered(facts: Facts) -> tuple[str, str, Safe]:
+def limits_section(facts: Facts | ModelFacts) -> tuple[str, str, Safe]:
+    """Return anchor, heading and body of the section on assumptions and what they leave out."""
     items = (tag("div", tag("dt", what), tag("dd", why)) for what, why in facts.not_covered)
     if facts.assumptions:
         listed = tag("ul", *(tag("li", text) for text in facts.assumptions))

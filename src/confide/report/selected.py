@@ -17,7 +17,7 @@ from confide.errors import ParameterError, UnsupportedError
 from confide.pipeline.result import SparseResult, errors_in_words
 from confide.privacy import MEANINGS, Guarantee, show
 from confide.report import words
-from confide.report.facts import ColumnFact, LedgerFacts, column_fact, ledger_facts, schema_of
+from confide.report.regression import ColumnFact, LedgerFacts, column_fact, ledger_facts, schema_of
 from confide.selection.result import SelectionResult
 
 _CONDITION = "The guarantee holds where this is true, and says nothing where it is not: "
@@ -113,17 +113,11 @@ def training_result(result: Any) -> Any:
         return held
     if hasattr(result, "fit") and not hasattr(result, "guarantee_"):
         raise UnsupportedError(f"The {type(result).__name__} is not fitted.", "Call fit first.")
-    if hasattr(held, "guarantee") and hasattr(held, "engine"):
-        raise UnsupportedError(
-            f"There is no report of a model by engine {held.engine!r} yet.",
-            "Reports show regressions by 'rounds' and 'closed_form', and selections; str(result.guarantee) "
-            "says what this release guarantees.",
-        )
     raise UnsupportedError(
         f"There is no report of a {type(result).__name__}.",
         "Pass what confide.train, confide.select or confide.pipeline.select_and_fit returned, or a fitted "
-        "PrivateRegressor (of 'rounds' or 'closed_form'), SubsetSelector, SparseRegressor or "
-        "SparseClassifier; str(guarantee) says what any release guarantees.",
+        "PrivateRegressor, PrivateClassifier, SubsetSelector, SparseRegressor or SparseClassifier; "
+        "str(guarantee) says what any release guarantees.",
     )
 
 

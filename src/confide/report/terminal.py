@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from confide.report.facts import facts
 from confide.report.html import clean
+from confide.report.model import ModelFacts, model_facts, released_model
+from confide.report.regression import facts
 from confide.report.selected import SelectedFacts, released, selected_facts, training_result
 from confide.report.words import listing, number, signed
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Effects listed.
 MOST = 12
+#: Classes whose coefficients are listed.
+MOST_OUTPUTS = 6
 
 
 class Summary:
@@ -57,7 +60,7 @@ def summary(result: Any, *, table: Any = None) -> Summary:
 
     Parameters
     ----------
-    result : TrainingResult, SelectionResult, SparseResult, or a fitted estimator that holds one
+    result : TrainingResult, ModelResult, SelectionResult, SparseResult, or a fitted estimator that holds one
     table : Table, ChunkedTable or Schema, optional
         Only its schema is read.
 
@@ -81,6 +84,9 @@ def summary(result: Any, *, table: Any = None) -> Summary:
     chosen = released(result)
     if chosen is not None:
         return _summary_of_selection(selected_facts(chosen, table=table))
+    model = released_model(result)
+    if model is not None:
+        return _summary_of_model(model_facts(model, table=table))
     content = facts(training_result(result), table=table)
     parts: list[RenderableType] = []
     if content.void:
@@ -113,17 +119,10 @@ def summary(result: Any, *, table: Any = None) -> Summary:
 
 
 def _summary_of_selection(content: SelectedFacts) -> Summary:
-    from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
-    parts: list[RenderableType] = []
-    if content.void:
-        parts.append(Panel(Text(" ".join(content.marks)), title="NOT PRIVATE", border_style="bold red"))
-    parts.append(Text(clean(content.headline), style="bold"))
-    parts.append(Text(clean(content.sentence), style="dim"))
-    if not content.void:
-        parts += [Text(mark, style="yellow") for mark in content.marks]
+    parts: list[RenderableType] = _opening(content)
     parts += [Text(clean(f"Assuming: {a}. {b}"), style="yellow") for a, b in content.conditions]
     fitted = content.intercept is not None
     errors = any(chosen.noise is not None for chosen in content.chosen)
@@ -138,6 +137,42 @@ def _summary_of_selection(content: SelectedFacts) -> Summary:
     parts.append(grid)
     parts += [Text(clean(text)) for text in (content.predicts, content.errors) if text]
     return Summary(parts)
+
+
+def _summary_of_model(content: ModelFacts) -> Summary:
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = _opening(content)
+    if content.assumptions:
+        parts.append(Text(f"Rests on: {clean(listing(content.assumptions))}.", style="yellow"))
+    parts.append(Text(clean(f"{content.description} {content.predicts}".strip())))
+    if content.terms:
+        grid = Table("column", title="Largest coefficients", title_justify="left")
+        for output in content.outputs[:MOST_OUTPUTS]:
+            grid.add_column(clean(output) if len(content.outputs) > 1 else "coefficient", justify="right")
+        for title, values in [
+            ("(intercept)", content.intercept),
+            *((term.words, term.values) for term in content.terms[:MOST]),
+        ]:
+            grid.add_row(Text(clean(title)), *(Text(signed(value)) for value in values[:MOST_OUTPUTS]))
+        parts.append(grid)
+    if len(content.terms) > MOST:
+        parts.append(Text(f"and {len(content.terms) - MOST} more.", style="dim"))
+    parts.append(Text("; ".join(f"{what}: {value}" for what, value in content.details) + ".", style="dim"))
+    return Summary(parts)
+
+
+def _opening(content: ModelFacts | SelectedFacts) -> list[RenderableType]:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    if content.void:
+        parts.append(Panel(Text(" ".join(content.marks)), title="NOT PRIVATE", border_style="bold red"))
+    parts.append(Text(clean(content.headline), style="bold"))
+    parts.append(Text(clean(content.sentence), style="dim"))
+    return parts + ([] if content.void else [Text(mark, style="yellow") for mark in content.marks])
 
 
 def _price(content: Any) -> str:

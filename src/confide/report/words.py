@@ -251,7 +251,7 @@ def column_words(name: str, schema: Any) -> str:
     if schema is None:
         return name
     for column in schema.columns:
-        if column.role == "public" and not column.numeric and name in column.feature_names:
+        if column.role in ("public", "private") and not column.numeric and name in column.feature_names:
             return f"{column.name}: {name[len(column.name) + 1 :]}"
     return name
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import ParameterError
-from confide.report.facts import LedgerFacts, facts
 from confide.report.measured import PublicTest
+from confide.report.model import ModelFacts, model_facts, released_model
+from confide.report.regression import LedgerFacts, facts
 from confide.report.selected import SelectedFacts, released, selected_facts, training_result
 
 
@@ -25,14 +26,15 @@ def write_report(
     made: str = "",
     figures: bool = True,
 ) -> Path:
-    """Write one self-contained HTML file about a training result, a selection or a sparse model.
+    """Write one self-contained HTML file about a model, a selection or a sparse model.
 
     The file holds no script and refers to no other file or address; its pictures are inline SVG. It is
     meant for a phone, a desk and a printer, in light and dark.
 
     Parameters
     ----------
-    result : TrainingResult, SelectionResult, SparseResult, or a fitted estimator that holds one
+    result : TrainingResult, ModelResult, SelectionResult, SparseResult, or a fitted estimator that holds one
+        What `confide.train` returned, whatever the engine and the label.
     path : path
         Written whole or not at all; an existing file is replaced.
     table : Table, ChunkedTable or Schema, optional
@@ -42,13 +44,13 @@ def write_report(
     before : mapping, optional
         What `Ledger.show` returned before the release.
     test : PublicTest, optional
-        Test rows whose labels somebody declares public. Without it no test error is shown. Of a training
-        result alone.
+        Test rows whose labels somebody declares public. Without it no test error is shown. Of a
+        regression by ``rounds`` or ``closed_form`` alone.
     title : str, optional
     made : str
         Text for the footer, such as a date. Empty by default, so that equal inputs give equal bytes.
     figures : bool
-        False leaves the pictures out. The page of a selection has none.
+        False leaves the pictures out. Only regressions by ``rounds`` or ``closed_form`` have some.
 
     Returns
     -------
@@ -71,14 +73,19 @@ def write_report(
     A `PublicTest.reference` is the one exception: a function of secret labels, shown with its stated reason.
     """
     target = _target(path)
-    chosen = released(result)
+    chosen, model = released(result), released_model(result)
+    if test is not None and (chosen is not None or model is not None):
+        what = "a selection" if model is None else f"a model by engine {model.result.engine!r}"
+        raise ParameterError(
+            f"The 'test' parameter is given for {what}.",
+            "Leave it out: it is for regressions by 'rounds' or 'closed_form'.",
+        )
     if chosen is not None:
-        if test is not None:
-            raise ParameterError(
-                "The 'test' parameter is given for a selection.", "Leave it out: it is for training results."
-            )
         drawn = selected_facts(chosen, table=table, ledger=ledger, before=before)
         text = _page_of(drawn, target, title, made)
+    elif model is not None:
+        told = model_facts(model, table=table, ledger=ledger, before=before)
+        text = _page_of_model(told, target, title, made)
     else:
         content = facts(training_result(result), table=table, ledger=ledger, before=before, test=test)
         from confide.report.page import render
@@ -103,6 +110,13 @@ def _page_of(content: SelectedFacts, target: Path, title: str | None, made: str)
 
     title = f"Privacy report: {content.table or 'a private selection'}" if title is None else title
     return render_selected(content, title, made=made, handle=_handle(content.ledger, target))
+
+
+def _page_of_model(content: ModelFacts, target: Path, title: str | None, made: str) -> str:
+    from confide.report.model_page import render_model
+
+    title = f"Privacy report: {content.table or 'a private model'}" if title is None else title
+    return render_model(content, title, made=made, handle=_handle(content.ledger, target))
 
 
 def _handle(ledger: LedgerFacts | None, target: Path) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from confide.training.engines.result import ModelResult as ModelResult
     from confide.training.engines.table_model import TableModel as TableModel
     from confide.training.estimator import PrivateRegressor as PrivateRegressor
-    from confide.training.front import Forecast as Forecast
-    from confide.training.front import forecast as forecast
+    from confide.training.forecasting import Forecast as Forecast
+    from confide.training.forecasting import forecast as forecast
     from confide.training.front import train as train
     from confide.training.hybrid import HybridResult as HybridResult
     from confide.training.hybrid import fit_hybrid as fit_hybrid
@@ -67,8 +67,8 @@ _WHERE = {
     "rr_on_bins": "labels.rr_on_bins",
     "from_gram": "conditioning",
     "geometry": "optimal",
-    "Forecast": "front",
-    "forecast": "front",
+    "Forecast": "forecasting",
+    "forecast": "forecasting",
     "train": "front",
 }
 

@@ -32,7 +32,9 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
     Parameters
     ----------
     epsilon, delta : amount
-        Total privacy of one `fit`. ``epsilon=inf`` only with ``nonprivate=True``.
+        Total privacy of one `fit`; both required. None, which stands there for scikit-learn's `clone`, is
+        refused by `fit`: no amount of privacy is right by default. ``epsilon=inf`` only with
+        ``nonprivate=True``.
     classes : sequence
         Required and public: all classes there may be, from knowledge and not from the data. With two, the
         first is the negative logit, and a logit of exactly 0 is the first. A label that is none of them
@@ -103,8 +105,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
 
     def __init__(
         self,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-6,
+        epsilon: Any = None,
+        delta: Any = None,
         *,
         classes: Any = None,
         public: Any = "all",

@@ -36,7 +36,9 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
     Parameters
     ----------
     epsilon, delta : amount
-        Total privacy of one `fit`. ``epsilon=inf`` only with ``nonprivate=True``.
+        Total privacy of one `fit`; both required. None, which stands there for scikit-learn's `clone`, is
+        refused by `fit`: no amount of privacy is right by default. ``epsilon=inf`` only with
+        ``nonprivate=True``.
     target_bounds : (float, float)
         Bounds of the label, from knowledge and not from the data; labels outside are clipped, NaN and
         whatever is no number (text in a list too) are imputed by the middle, silently: a message would tell
@@ -110,8 +112,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
 
     def __init__(
         self,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-6,
+        epsilon: Any = None,
+        delta: Any = None,
         *,
         target_bounds: Any = None,
         public: Any = "all",

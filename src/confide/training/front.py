@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
@@ -14,7 +13,6 @@ from confide.errors import ParameterError, SchemaError, UncertifiedWarning, Unsu
 from confide.privacy import Adjacency, Guarantee
 from confide.schema.rows import stacked
 from confide.training import engines
-from confide.training.closed_form import prepare
 from confide.training.design import Source
 from confide.training.engines.ask import (
     WHOLE_ROWS,
@@ -29,7 +27,7 @@ from confide.training.engines.ask import (
 from confide.training.engines.result import ModelResult
 from confide.training.expansion import Powers, expand, names_of, powers_of
 from confide.training.inputs import dense
-from confide.training.linear import fit, plan_step
+from confide.training.linear import fit, quote
 from confide.training.problem import LinearProblem, check_adjacency, check_bounds
 from confide.training.request import ENGINES, make_request
 from confide.training.result import TrainingResult
@@ -104,9 +102,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     random_state : int, optional
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool
-        Return the guarantee that would be charged; only the schema and the ledger are read. Raises the
-        refusal that the ledger would answer with. Its event is that of one release of the whole budget where
-        public rows decide how many share it; a choice of ``randomized_response`` costs no delta.
+        Return exactly the guarantee that would be charged, event included; the ledger and what is public
+        are read, no label and no private cell. Raises the refusal that the ledger would answer with.
     nonprivate : bool
         With ``epsilon=inf``: no noise, no ledger, so marked.
     analyst, label : str
@@ -127,6 +124,77 @@ def train(  # pyright: ignore[reportInconsistentOverload]
     RefusedError
         From the ledger, before the label is read.
     """
+    ready = prepared(
+        table,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        engine=engine,
+        model=model,
+        conditioning=conditioning,
+        leverage=leverage,
+        shrinkage=shrinkage,
+        fit_intercept=fit_intercept,
+        degree=degree,
+        adjacency=adjacency,
+        max_rows=max_rows,
+        random_state=random_state,
+        nonprivate=nonprivate,
+        analyst=analyst,
+        label=label,
+        **options,
+    )
+    return ready.rehearse() if dry_run else ready.run()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request whose parameters fit its schema; no row was read.
+
+    Attributes
+    ----------
+    quote : callable
+        Returns exactly what `run` would charge, from what is public.
+    run : callable
+        Charges and fits.
+    charge : Charge
+    """
+
+    quote: Callable[[], Guarantee]
+    run: Callable[[], Any]
+    charge: Charge
+
+    def rehearse(self) -> Guarantee:
+        """Return the quote, or raise the refusal that the ledger would answer with."""
+        from confide.ledger import rehearse
+
+        guarantee = self.quote()
+        rehearse(self.charge.ledger, guarantee, table=self.charge.table, analyst=self.charge.analyst)
+        return guarantee
+
+
+def prepared(
+    table: Any,
+    *,
+    epsilon: Any,
+    delta: Any,
+    ledger: Any = None,
+    engine: str | None = None,
+    model: str = "linear",
+    conditioning: Any = None,
+    leverage: float | None = None,
+    shrinkage: bool = True,
+    fit_intercept: bool = True,
+    degree: int = 1,
+    adjacency: Adjacency | str | None = None,
+    max_rows: int | None = None,
+    random_state: int | None = None,
+    nonprivate: bool = False,
+    analyst: str | None = None,
+    label: str = "",
+    **options: Any,
+) -> Prepared:
+    """Check all that parameters and schema tell; parameters and errors as in `train`."""
     if not hasattr(table, "schema"):
         raise ParameterError(
             f"The table is a {type(table).__name__}.",
@@ -143,18 +211,19 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         raise SchemaError(
             f"The label has {len(classes)} categories.", "Declare two or more categories of the label."
         )
+    amount = given_delta(epsilon, delta, nonprivate)
     chosen = engine or engines.default_engine(
         classes=len(classes),
         model=model,
         adjacency=relation,
         public=bool(schema.public) or not schema.private,
-        delta=given_delta(delta),
+        pure=amount == 0 and not nonprivate,
     )
     powers = powers_of(numeric_columns(schema), degree)
     ask = Ask(
         chosen,
         epsilon,
-        delta,
+        amount if delta is None else delta,
         relation,
         None if classes else (float(table.label_bounds[0]), float(table.label_bounds[1])),
         classes or None,
@@ -173,8 +242,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         random_state,
         nonprivate,
     )
-    run = _run_linear if chosen in ENGINES and not classes else _run_engine
-    return run(table, ask, powers, dry_run, Charge(ledger, table, analyst, label or "train"))
+    prepare = _linear if chosen in ENGINES and not classes else _engine
+    return prepare(table, ask, powers, Charge(ledger, table, analyst, label or "train"))
 
 
 def _relation(schema: Any, adjacency: Adjacency | str | None) -> Adjacency:
@@ -199,8 +268,8 @@ def _relation(schema: Any, adjacency: Adjacency | str | None) -> Adjacency:
     return relation
 
 
-def _run_linear(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Charge) -> Any:
-    """Run `rounds` or `closed_form` of a number, which read tables in passes."""
+def _linear(table: Any, ask: Ask, powers: Powers, charge: Charge) -> Prepared:
+    """Prepare `rounds` or `closed_form` of a number, which read tables in passes."""
     if ask.options or ask.model != "linear":
         ask.only_linear()
     schema = table.schema
@@ -218,25 +287,29 @@ def _run_linear(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Cha
         recorded=ask.recorded,
         nonprivate=ask.nonprivate,
     )
-    if dry_run:
-        return _rehearsed(request.guarantee, charge)
-    _warn_of_private(ask, schema)
-    problem = table_problem(table, intercept=ask.fit_intercept, powers=powers)
-    result = fit(
-        problem, request, ledger=charge.ledger, table=table, analyst=charge.analyst, label=charge.label
-    )
-    model = replace(
-        result.model,
-        names=base_names(schema),
-        schema_digest=schema.digest,
-        powers=powers,
-        features=schema.features().to_dict() if schema.public else None,
-    )
-    return replace(result, model=model)
+
+    def problem() -> LinearProblem:
+        return table_problem(table, intercept=ask.fit_intercept, powers=powers)
+
+    def run() -> TrainingResult:
+        _warn_of_private(ask, schema)
+        result = fit(
+            problem(), request, ledger=charge.ledger, table=table, analyst=charge.analyst, label=charge.label
+        )
+        model = replace(
+            result.model,
+            names=base_names(schema),
+            schema_digest=schema.digest,
+            powers=powers,
+            features=schema.features().to_dict() if schema.public else None,
+        )
+        return replace(result, model=model)
+
+    return Prepared(lambda: quote(problem(), request), run, charge)
 
 
-def _run_engine(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Charge) -> Any:
-    """Run an engine of `confide.training.engines`."""
+def _engine(table: Any, ask: Ask, powers: Powers, charge: Charge) -> Prepared:
+    """Prepare an engine of `confide.training.engines`."""
     if powers:
         raise UnsupportedError(
             f"The engine {ask.engine!r} knows no 'degree'.", "Leave it out, or pass model='mlp' with 'dpsgd'."
@@ -247,20 +320,15 @@ def _run_engine(table: Any, ask: Ask, powers: Powers, dry_run: bool, charge: Cha
             "Declare all columns private, or pass an engine that uses public columns.",
         )
     engine = engines.make(ask)
-    if dry_run:
-        return _rehearsed(engine.guarantee, charge)
     uses = ask.engine in engines.USES_PRIVATE
-    if not uses:
-        _warn_of_private(ask, table.schema)
-    result = engine.fit(table_job(table, private=uses), charge)
-    return replace(result, model=table_model(result.model, table.schema, private=uses))
 
+    def run() -> ModelResult:
+        if not uses:
+            _warn_of_private(ask, table.schema)
+        result = engine.fit(table_job(table, private=uses), charge)
+        return replace(result, model=table_model(result.model, table.schema, private=uses))
 
-def _rehearsed(guarantee: Guarantee, charge: Charge) -> Guarantee:
-    from confide.ledger import rehearse
-
-    rehearse(charge.ledger, guarantee, table=charge.table, analyst=charge.analyst)
-    return guarantee
+    return Prepared(lambda: engine.quote(table_job(table, private=uses)), run, charge)
 
 
 def _warn_of_private(ask: Ask, schema: Any) -> None:
@@ -273,12 +341,6 @@ def _warn_of_private(ask: Ask, schema: Any) -> None:
             ),
             stacklevel=4,
         )
-
-
-def has_report(schema: Any, engine: str | None, model: str = "linear") -> bool:
-    """Return whether `confide.report` has pages for what `train` would return: for `TrainingResult` alone."""
-    own = engine in ENGINES or (engine is None and (bool(schema.public) or not schema.private))
-    return own and model == "linear" and schema.label is not None and schema.label.numeric
 
 
 def table_job(table: Any, *, private: bool) -> Job:
@@ -347,61 +409,3 @@ def table_problem(table: Any, *, intercept: bool = True, powers: Powers = ()) ->
         (lambda: (part.ids for part in public_parts())) if per_person else None,
         intercept,
     )
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What one epsilon would buy, from public quantities.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-    noise_error : float
-        Root-mean-square error that privacy noise would add to a fitted label, before shrinkage, in the
-        label's encoded unit, if the whole budget went into one release without clipping (``closed_form``).
-    rows : int
-    """
-
-    epsilon: float
-    delta: float
-    noise_error: float
-    rows: int
-
-
-def forecast(
-    table: Any,
-    epsilons: Sequence[Any],
-    *,
-    delta: Any,
-    conditioning: Any = None,
-    leverage: float | None = None,
-    fit_intercept: bool = True,
-    degree: int = 1,
-) -> tuple[Forecast, ...]:
-    """Say what each epsilon would buy, before any label is read or anything is charged.
-
-    Reads the public columns alone. The parameters are those of `train`, for adjacency ``replace_label``, and
-    the figures those of the engine ``closed_form``. The noise of ``rounds`` is proportional to residuals,
-    which no public quantity tells; where they are far narrower than the declared bounds it is far smaller.
-    """
-    schema = table.schema
-    problem = table_problem(table, intercept=fit_intercept, powers=powers_of(numeric_columns(schema), degree))
-    rows = []
-    for epsilon in epsilons:
-        request = make_request(
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=Adjacency.REPLACE_LABEL,
-            unit=str(schema.unit or "row"),
-            declaration=schema.declaration,
-            engine="closed_form",
-            conditioning=conditioning,
-            leverage=leverage,
-            recorded=False,
-        )
-        step = plan_step(problem, request)
-        noise = prepare(step, request.noise_multiplier).noise
-        error = (problem.upper - problem.lower) / 2 * math.sqrt(float(np.trace(noise)) / step.basis.n)
-        amounts = request.guarantee
-        rows.append(Forecast(float(amounts.epsilon), float(amounts.delta), error, step.basis.n))
-    return tuple(rows)

@@ -40,7 +40,7 @@ import numpy as np
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Event, Guarantee, exact
-from confide.training.inputs import dense, secret_labels, shape_of
+from confide.training.inputs import dense, number_labels, shape_of
 from confide.training.labels.channel import split_share
 from confide.training.labels.labels import LabelRange
 from confide.training.labels.request import LabelRequest, label_request
@@ -142,7 +142,7 @@ def fit_hybrid(
         )
     n = shape_of(X_public)[0]
     ready = prepare(X_public, X_private, n, second)
-    read = secret_labels(y, n)
+    read = number_labels(y, n)
     guarantee = _guarantee(request, first, ready.accounting)
     from confide.ledger import charged
 

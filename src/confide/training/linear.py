@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from confide.mechanisms.stream import stream as random_stream
+from confide.privacy import Guarantee
 from confide.training import rounds
 from confide.training.choice import choose
 from confide.training.closed_form import Solution, prepare, solve
@@ -41,17 +42,27 @@ def fit(
     """
     from confide.ledger import charged
 
-    # Without noise there is nothing to clip: one round of the closed form.
-    planner = _plan_rounds if request.engine == "rounds" and not request.nonprivate else _plan_closed_form
-    request, rows, run = planner(problem, request)
+    request, rows, run = _planned(problem, request)
     _warn_of_delta(request, rows)
     with charged(ledger, request.guarantee, table=table, analyst=analyst, label=label) as reservation:
         result = run()
     return result if reservation is None else replace(result, entry=reservation.id)
 
 
+def quote(problem: LinearProblem, request: Request) -> Guarantee:
+    """Return exactly what `fit` charges, from what is public; charges nothing."""
+    return _planned(problem, request)[0].guarantee
+
+
 #: The request with the event of what will be run, the public number of rows, what is run after the charge.
 _Planned = tuple[Request, int, Callable[[], TrainingResult]]
+
+
+def _planned(problem: LinearProblem, request: Request) -> _Planned:
+    # Without noise there is nothing to clip: one round of the closed form.
+    if request.engine == "rounds" and not request.nonprivate:
+        return _plan_rounds(problem, request)
+    return _plan_closed_form(problem, request)
 
 
 def _plan_closed_form(problem: LinearProblem, request: Request) -> _Planned:

@@ -31,9 +31,11 @@ from confide.errors import DataError
 from confide.mechanisms import RandomStream, Statistic, round_toward_zero
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Event, gaussian_sigma
+from confide.schema import loose
 from confide.training.closed_form import _residual_variance
 from confide.training.coefficients import check_budget
 from confide.training.design import Source
+from confide.training.inputs import number_labels
 from confide.training.problem import LinearProblem, check_bounds
 from confide.training.release import drive, gaussian_answer
 from confide.training.semi_problem import PrivateColumns, SemiPlan, plan_release, private_bounds
@@ -304,22 +306,24 @@ def array_problem(
 ) -> tuple[LinearProblem, PrivateColumns]:
     """Return the problem of arrays; shapes are checked, private cells and labels are not looked at."""
     public = public if hasattr(public, "tocsr") else np.asarray(public, dtype=np.float64)
-    cells, labels = np.asarray(private), np.asarray(y)
+    cells = np.asarray(loose.matrix_of(private))
     n = public.shape[0] if public.ndim == 2 else -1
-    if n < 1 or cells.ndim != 2 or cells.shape[0] != n or labels.shape not in ((n,), (n, 1)):
+    if n < 1 or cells.ndim != 2 or cells.shape[0] != n:
         raise DataError(
-            f"Public, private and label have shapes {public.shape}, {cells.shape}, {labels.shape}.",
-            "Pass (n, p), (n, q) and (n,) with n >= 1.",
+            f"Public and private have shapes {public.shape} and {cells.shape}.",
+            "Pass (n, p) and (n, q) with n >= 1.",
         )
+    loose.check_numeric(cells, "private")
+    labels = number_labels(y, n)
     lower, upper = private_bounds(bounds, cells.shape[1])
     low, high = check_bounds(target_bounds)
     names = tuple(f"x{i}" for i in range(public.shape[1]))
     secret = tuple(f"z{i}" for i in range(cells.shape[1]))
     columns = PrivateColumns(
-        lambda: iter([cells]), secret, lower, upper, math.inf if norm is None else float(norm)
+        lambda: iter([loose.numbers(cells)]), secret, lower, upper, math.inf if norm is None else float(norm)
     )
     source = Source(lambda: iter([public]), names)
-    problem = LinearProblem(source, lambda: iter([labels]), low, high, None, True, int(rows_per_unit))
+    problem = LinearProblem(source, lambda: iter([labels()]), low, high, None, True, int(rows_per_unit))
     return problem, columns
 
 

@@ -49,9 +49,10 @@ def ask_of(estimator: Any, count: int, *, target_bounds: Any, classes: Any) -> A
     if not isinstance(bound, int | np.integer) or isinstance(bound, bool) or bound < 1:
         raise ParameterError(f"The 'max_rows_per_person' parameter is {bound!r}.", "Pass an integer >= 1.")
     public = estimator._has_public(relation)
-    delta = given_delta(estimator.delta)
+    delta = given_delta(estimator.epsilon, estimator.delta, estimator.nonprivate)
+    pure = delta == 0 and not estimator.nonprivate
     engine = estimator.engine or default_engine(
-        classes=count, model=estimator.model, adjacency=relation, public=public, delta=delta
+        classes=count, model=estimator.model, adjacency=relation, public=public, pure=pure
     )
     private = relation in WHOLE_ROWS or not (isinstance(estimator.public, str) and estimator.public == "all")
     if engine in USES_PRIVATE and private and estimator.feature_bounds is None:
@@ -78,7 +79,7 @@ def ask_of(estimator: Any, count: int, *, target_bounds: Any, classes: Any) -> A
     return Ask(
         engine,
         estimator.epsilon,
-        estimator.delta,
+        delta if estimator.delta is None else estimator.delta,
         relation,
         target_bounds,
         classes,

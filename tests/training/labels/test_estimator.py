@@ -147,7 +147,7 @@ class Unreadable:
     ],
 )
 def test_parameters_are_checked_before_any_data_are_read(changes, word):
-    options = {"target_bounds": BOUNDS, **changes}
+    options = {"target_bounds": BOUNDS, "epsilon": 1, **changes}
     calls = [lambda: LabelPrivatizer(**options).fit_transform(Unreadable())]
     if "classes" not in changes:
         calls.append(lambda: PrivateLabelRegressor(**options).fit(Unreadable(), Unreadable()))
@@ -173,6 +173,8 @@ def test_classes_are_public_and_distinct(classes):
         ({"bag_seed": -1}, "bag_seed"),
         ({"weights": "unit"}, "weights"),
         ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": None}, "epsilon"),
+        ({"delta": None}, "delta"),
         ({"delta": 0}, "delta"),
         ({"epsilon": np.inf}, "nonprivate"),
         ({"target_bounds": None}, "target_bounds"),
@@ -181,7 +183,9 @@ def test_classes_are_public_and_distinct(classes):
 )
 def test_bags_are_checked_before_any_data_are_read(changes, word):
     with pytest.raises((ParameterError, UnsupportedError), match=word):
-        WeightedLLPRegressor(**{"target_bounds": BOUNDS, **changes}).fit(Unreadable(), Unreadable())
+        WeightedLLPRegressor(**{"target_bounds": BOUNDS, "epsilon": 1, "delta": 1e-6, **changes}).fit(
+            Unreadable(), Unreadable()
+        )
 
 
 LABELS = {
@@ -266,10 +270,10 @@ def test_each_fit_of_a_search_is_charged_and_the_last_straw_refused(tmp_path):
     X, y = data(90)
     book = ledger(tmp_path, 3)
     with pytest.warns(UncertifiedWarning):
-        cross_val_score(PrivateLabelRegressor(target_bounds=BOUNDS, ledger=book), X, y, cv=3)
+        cross_val_score(PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS, ledger=book), X, y, cv=3)
     assert book.total().epsilon == 3
     with pytest.raises(BudgetError):
-        PrivateLabelRegressor(target_bounds=BOUNDS, ledger=book).fit(X, y)
+        PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS, ledger=book).fit(X, y)
     assert book.total().epsilon == 3
 
 
@@ -277,7 +281,7 @@ def test_a_search_inside_costs_nothing_more(tmp_path):
     X, y = data(90)
     book = ledger(tmp_path, 1)
     search = GridSearchCV(LinearRegression(), {"fit_intercept": [True, False]}, cv=3)
-    model = PrivateLabelRegressor(search, target_bounds=BOUNDS, ledger=book).fit(X, y)
+    model = PrivateLabelRegressor(search, epsilon=1, target_bounds=BOUNDS, ledger=book).fit(X, y)
     assert book.total().epsilon == 1
     assert model.predict(X).shape == (90,)
     assert np.abs(model.predict(X * 1e6)).max() <= 4
@@ -294,13 +298,15 @@ def test_no_silent_second_draw():
 
 def test_clone_copy_pickle():
     X, y = data(60)
-    model = PrivateLabelRegressor(LinearRegression(), target_bounds=BOUNDS, random_state=0).fit(X, y)
+    model = PrivateLabelRegressor(LinearRegression(), epsilon=1, target_bounds=BOUNDS, random_state=0).fit(
+        X, y
+    )
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(twin.predict(X), model.predict(X))
     with pytest.raises(NotFittedError):
         clone(model).predict(X)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    named = PrivateLabelRegressor(target_bounds=BOUNDS).fit(frame, y)
+    named = PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS).fit(frame, y)
     assert list(named.feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
         named.predict(frame[["b", "a", "c"]])
@@ -309,11 +315,11 @@ def test_clone_copy_pickle():
 def test_weights_and_non_learners_are_refused():
     X, y = data(20)
     with pytest.raises(TypeError, match="sample_weight"):
-        PrivateLabelRegressor(target_bounds=BOUNDS).fit(X, y, sample_weight=np.ones(20))
+        PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS).fit(X, y, sample_weight=np.ones(20))
     with pytest.raises(ParameterError, match="learner"):
-        PrivateLabelRegressor(3, target_bounds=BOUNDS).fit(X, y)
+        PrivateLabelRegressor(3, epsilon=1, target_bounds=BOUNDS).fit(X, y)
     with pytest.raises(ValueError):
-        PrivateLabelRegressor(target_bounds=BOUNDS).fit(X, y[:-1])
+        PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS).fit(X, y[:-1])
 
 
 @pytest.mark.parametrize("method", [*NUMERIC, "randomized_response"])
@@ -400,7 +406,9 @@ def test_debiasing_lowers_the_error():
     y = np.clip(X @ [1.0, -0.5, 0.3] + 0.2 * rng.normal(size=6000), *BOUNDS)
     errors = {}
     for debias in (True, False):
-        model = PrivateLabelRegressor(target_bounds=BOUNDS, debias=debias, random_state=0).fit(X, y)
+        model = PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS, debias=debias, random_state=0).fit(
+            X, y
+        )
         errors[debias] = ((model.predict(X) - y) ** 2).mean()
     assert errors[True] < errors[False] / 1.5
 

@@ -1,7 +1,7 @@
 """Engines beyond those of `confide.training.front.fit`, each behind one protocol (`ask.Engine`).
 
 A module has ``make(ask)``, which checks a request before any data is read and returns an engine: its
-guarantee, and ``fit(job, charge)``. A new engine is a module and a line of `_MODULES`.
+``quote(job)``, what it charges, and ``fit(job, charge)``. A new engine is a module and a line of `_MODULES`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def names(*, classes: bool) -> tuple[str, ...]:
     return tuple(name for name in (_CLASS_MODULES if classes else _MODULES) if name != "auto")
 
 
-def default_engine(*, classes: int, model: Any, adjacency: Adjacency, public: bool, delta: Any) -> str:
+def default_engine(*, classes: int, model: Any, adjacency: Adjacency, public: bool, pure: bool) -> str:
     """Return the engine of a request that names none.
 
     Parameters
@@ -53,8 +53,9 @@ def default_engine(*, classes: int, model: Any, adjacency: Adjacency, public: bo
     adjacency : Adjacency
     public : bool
         Whether any column may be used as public.
-    delta : amount
-        With delta = 0, secret rows of two classes are fitted by objective perturbation.
+    pure : bool
+        Whether delta is 0, which Gaussian noise cannot meet: classes are then fitted by randomised response
+        of labels, or where rows are secret and there are two of them by objective perturbation.
     """
     if model != "linear":
         return "dpsgd"
@@ -62,8 +63,8 @@ def default_engine(*, classes: int, model: Any, adjacency: Adjacency, public: bo
     if not classes:
         return "boosted_adassp" if secret else "rounds"
     if not secret:
-        return "auto"
-    return "objective" if classes == 2 and delta == 0 else "dpsgd"
+        return "randomized_response" if pure else "auto"
+    return "objective" if classes == 2 and pure else "dpsgd"
 
 
 def make(ask: Ask) -> Engine:

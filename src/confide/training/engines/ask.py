@@ -120,11 +120,12 @@ class Ask:
         """Return the refusal of delta = 0, which names what needs none under the same relation."""
         other = ""
         if self.adjacency not in WHOLE_ROWS:
-            other = (
-                "engine='randomized_response'" if self.classes else "confide.training.PrivateLabelRegressor"
-            )
+            other = "confide.training.PrivateLabelRegressor"
+            if self.classes is not None:
+                linear = "engine='randomized_response'"
+                other = linear if self.model == "linear" else "confide.training.PrivateLabelClassifier"
         elif self.classes is not None and len(self.classes) == 2:
-            other = "engine='objective'"
+            other = "engine='objective'" + ("" if self.model == "linear" else " with model='linear'")
         return ParameterError(
             f"The 'delta' parameter is {self.delta!r}; Gaussian noise needs a positive one.",
             "Pass 0 < delta < 1, well below one over the number of rows"
@@ -150,13 +151,18 @@ class Ask:
             )
 
 
-def given_delta(delta: Any) -> Fraction:
-    """Return delta exactly; None, which stands for one that was forgotten, is refused with what to pass.
+def given_delta(epsilon: Any, delta: Any, nonprivate: Any) -> Fraction:
+    """Return delta exactly; None for either amount, which stands for one that was forgotten, is refused.
+
+    A fit without privacy has no delta, so that None is 0 there.
 
     Raises
     ------
     ParameterError
     """
+    infinite = check_infinite(epsilon, nonprivate)
+    if infinite and delta is None:
+        return Fraction(0)
     if delta is None:
         raise ParameterError(
             "The 'delta' parameter is None.", "Pass 0 < delta < 1, well below one over the number of rows."
@@ -263,9 +269,8 @@ class Charge:
 class Engine(Protocol):
     """A validated request of one engine."""
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What will be charged, or at most that where public rows decide (amounts never more)."""
+    def quote(self, job: Job) -> Guarantee:
+        """Return exactly what `fit` charges for a job, from its public part alone; charges nothing."""
         ...
 
     def fit(self, job: Job, charge: Charge) -> ModelResult:

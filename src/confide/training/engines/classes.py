@@ -38,8 +38,11 @@ class Classes:
     multiplier: float
     conditioned: Callable[[Basis, float], Plan] | None
 
-    def fit(self, job: Job, charge: Charge) -> ModelResult:
-        """Charge and fit; private columns are left out."""
+    def quote(self, job: Job) -> Guarantee:
+        """Return what `fit` charges: public rows decide which release it is, and so whether delta is 0."""
+        return self._planned(job)[2]
+
+    def _planned(self, job: Job) -> tuple[ClassProblem, ClassPlan, Guarantee]:
         ask = self.ask
         assert ask.classes is not None
         problem = class_problem(job, ask, len(ask.classes))
@@ -47,9 +50,13 @@ class Classes:
         plan = plan_classes(
             problem, ask.epsilon, self.multiplier, wanted, conditioned=self.conditioned, leverage=ask.leverage
         )
-        guarantee = self.guarantee
-        if plan.channel is not None:
-            guarantee = _pure(ask)
+        return problem, plan, self.guarantee if plan.channel is None else _pure(ask)
+
+    def fit(self, job: Job, charge: Charge) -> ModelResult:
+        """Charge and fit; private columns are left out."""
+        ask = self.ask
+        assert ask.classes is not None
+        problem, plan, guarantee = self._planned(job)
         warn_of_delta(guarantee.delta, job.n)
         with charge.open(guarantee) as reservation:
             solution = self._solve(problem, plan)

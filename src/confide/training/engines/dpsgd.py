@@ -9,6 +9,7 @@ from confide.errors import ParameterError, UnsupportedError
 from confide.privacy import Adjacency, Guarantee
 from confide.training.engines.ask import Ask, Charge, Job, warn_of_delta
 from confide.training.engines.result import ModelResult
+from confide.training.sgd.batches import rate_of
 from confide.training.sgd.fitting import fit as fit_sgd
 from confide.training.sgd.request import SGDRequest
 
@@ -23,7 +24,12 @@ class DPSGD:
 
     ask: Ask
     request: SGDRequest
-    guarantee: Guarantee
+
+    def quote(self, job: Job) -> Guarantee:
+        """Return what `fit` charges: the number of rows decides how often a batch takes each."""
+        rows = job.n if self.request.rows is None else self.request.rows
+        _, rate = rate_of(self.request.batch_size, max(1, rows))
+        return self.request.guarantee(self.request.account(rate))
 
     def fit(self, job: Job, charge: Charge) -> ModelResult:
         """Charge and fit."""
@@ -100,4 +106,4 @@ def make(ask: Ask) -> DPSGD:
         nonprivate=ask.nonprivate,
         **{**ask.options, **hidden},
     )
-    return DPSGD(ask, request, request.guarantee(request.account(1.0)))
+    return DPSGD(ask, request)

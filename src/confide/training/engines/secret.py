@@ -40,10 +40,12 @@ class Secret:
     ask: Ask
     guarantee: Guarantee
 
-    def fit(self, job: Job, charge: Charge) -> ModelResult:
-        """Charge and fit. Every column is a private one."""
+    def quote(self, job: Job) -> Guarantee:
+        """Return what `fit` charges: the number of columns decides its parts."""
+        return self._planned(job)[2]
+
+    def _planned(self, job: Job) -> tuple[Shape, Any, Guarantee]:
         ask = self.ask
-        columns = private_columns(job)
         shape = make_shape(
             len(job.private_bounds),
             ask.adjacency,
@@ -51,9 +53,16 @@ class Secret:
             intercept=bool(ask.fit_intercept),
         )
         plan = _plan(ask, shape, job.n)
-        guarantee = replace(self.guarantee, event=plan_event(plan))
         if shape.rows_are_public:
             check_rows(shape, job.n)
+        return shape, plan, replace(self.guarantee, event=plan_event(plan))
+
+    def fit(self, job: Job, charge: Charge) -> ModelResult:
+        """Charge and fit. Every column is a private one."""
+        ask = self.ask
+        columns = private_columns(job)
+        shape, plan, guarantee = self._planned(job)
+        if shape.rows_are_public:
             warn_of_delta(ask.delta, job.n)
         with charge.open(guarantee) as reservation:
             cells = columns.normalised(job.private.to_numpy())

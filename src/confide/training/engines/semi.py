@@ -32,6 +32,10 @@ class SemiSensitive:
     multiplier: float
     kind: tuple[str, float, float]
 
+    def quote(self, job: Job) -> Guarantee:
+        """Return what `fit` charges: one Gaussian release, whatever the columns are."""
+        return self.guarantee
+
     def fit(self, job: Job, charge: Charge) -> ModelResult:
         """Charge and fit."""
         ask = self.ask

@@ -132,8 +132,8 @@ class LabelPrivatizer(_LabelParameters):
         ``"rr_on_bins"``, ``"rounding"``, ``"gaussian"`` or ``"laplace"`` for numbers,
         ``"randomized_response"`` for classes.
     epsilon, delta : amount
-        Total privacy of one call; delta only for ``"gaussian"``. ``epsilon=inf`` only with
-        ``nonprivate=True``.
+        Total privacy of one call. Epsilon is required; delta is for ``"gaussian"`` alone. ``epsilon=inf``
+        only with ``nonprivate=True``.
     target_bounds : (float, float)
         Declared bounds of a numeric label. Labels outside are clipped, NaN and text become the middle,
         without a word: a message would tell of them.
@@ -186,7 +186,7 @@ class LabelPrivatizer(_LabelParameters):
     def __init__(
         self,
         method: str = "rr_on_bins",
-        epsilon: Any = 1.0,
+        epsilon: Any = None,
         delta: Any = 0,
         *,
         target_bounds: Any = None,
@@ -323,7 +323,7 @@ class PrivateLabelRegressor(RegressorMixin, _PrivateLabelLearner):
         self,
         regressor: Any = None,
         method: str = "rr_on_bins",
-        epsilon: Any = 1.0,
+        epsilon: Any = None,
         delta: Any = 0,
         *,
         target_bounds: Any = None,
@@ -412,7 +412,7 @@ class PrivateLabelClassifier(ClassifierMixin, _PrivateLabelLearner):
     def __init__(
         self,
         classifier: Any = None,
-        epsilon: Any = 1.0,
+        epsilon: Any = None,
         *,
         classes: Any = None,
         prior: Any = None,

@@ -26,7 +26,7 @@ from confide.mechanisms import (
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact, gaussian_sigma
-from confide.training.inputs import secret_labels
+from confide.training.inputs import number_labels
 from confide.training.labels.labels import Floats, LabelRange
 from confide.training.labels.request import check_infinite, check_label_adjacency, check_seed, label_range
 
@@ -94,7 +94,7 @@ class WeightedLLPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     epsilon, delta : amount
-        Total of one fit. ``epsilon=inf`` only with ``nonprivate=True``.
+        Total of one fit; both required. ``epsilon=inf`` only with ``nonprivate=True``.
     target_bounds : (float, float)
     bag_size : int
         Rows a bag.
@@ -120,8 +120,8 @@ class WeightedLLPRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-6,
+        epsilon: Any = None,
+        delta: Any = None,
         *,
         target_bounds: Any = None,
         bag_size: int = 8,
@@ -162,7 +162,7 @@ class WeightedLLPRegressor(RegressorMixin, BaseEstimator):
         guarantee, multiplier, labels, seed = self._request()
         try:
             matrix: Floats = validate_data(self, X, dtype=np.float64)  # pyright: ignore[reportAssignmentType]
-            read = secret_labels(y, matrix.shape[0])
+            read = number_labels(y, matrix.shape[0])
             bags = Bags.of(matrix.shape[0], int(self.bag_size), self.weights, int(self.bag_seed))
             sigma = 2 * bags.cap * (multiplier or 1.0)
             step = grid_step(sigma, 1, noise_multiplier=max(multiplier, 1.0), rows=int(self.bag_size))

@@ -114,7 +114,12 @@ def check_label_adjacency(adjacency: Adjacency | str) -> Adjacency:
 
 
 def check_infinite(epsilon: Any, nonprivate: Any) -> bool:
-    """Return whether epsilon is inf, which must come together with ``nonprivate=True``."""
+    """Return whether epsilon is inf, which must come together with ``nonprivate=True``; refuse None."""
+    if epsilon is None:
+        raise ParameterError(
+            "The 'epsilon' parameter is None.",
+            "Pass the total epsilon of this fit: no amount of privacy is right by default.",
+        )
     infinite = isinstance(epsilon, float) and epsilon == math.inf
     if infinite != bool(nonprivate):
         raise ParameterError(

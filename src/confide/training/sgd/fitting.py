@@ -12,6 +12,7 @@ import numpy as np
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
+from confide.schema.loose import check_classes, check_no_text
 from confide.training.conditioning import finite_rows
 from confide.training.inputs import dense, secret_labels, shape_of
 from confide.training.release import drive
@@ -181,6 +182,19 @@ def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: in
     return min(max(length, 1e-30), 1e30)
 
 
+def check_types(y: Any, request: SGDRequest) -> None:
+    """Refuse labels whose declared type can hold no number, or no class; no cell is looked at.
+
+    Raises
+    ------
+    DataError
+    """
+    if request.classes is None:
+        check_no_text(y)
+    else:
+        check_classes(y, request.classes)
+
+
 def labels_of(y: Any, n: int, request: SGDRequest) -> Floats:
     """Read the labels: in [-1, 1] about the middle of their bounds (missing is 0), or class numbers."""
     if request.classes is not None:
@@ -276,6 +290,7 @@ def fit(
         _weights(sample_weight, 0, None)
     if checkpoint is not None and not (isinstance(every, int) and every >= 1):
         raise ParameterError(f"The 'every' parameter is {every!r:.80}.", "Pass the steps between snapshots.")
+    check_types(y, request)
     n = _count(X_public, X_private, y)
     ready = prepare(X_public, X_private, n, request)
     guarantee = request.guarantee(ready.accounting)
