@@ -389,7 +389,7 @@ def public_classes(classes: Sequence[Any] | Any) -> NDArray[Any]:
     """Return the declared classes as an array."""
     try:
         known = np.asarray(list(classes))
-    except TypeError:
+    except (TypeError, ValueError):
         known = np.zeros(0)
     if known.ndim != 1 or known.size < 2 or len(set(known.tolist())) != known.size:
         raise ParameterError(
