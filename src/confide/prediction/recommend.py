@@ -1,0 +1,335 @@
+"""Which certificate, regularisation and release: chosen on public or synthetic rows, at no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
+from confide.prediction.certificate import Certificate, Labels, matrix
+from confide.prediction.laws import whole
+from confide.prediction.model import public_classes
+from confide.prediction.named import MODELS, Recipe
+from confide.prediction.recommend_price import RELEASES
+from confide.prediction.recommendation import Asked, Recommendation, Trial
+from confide.prediction.rows import Floats, number
+from confide.privacy import Adjacency
+
+#: Ridges of the mean objective and neighbours that are tried.
+ALPHAS = (1e-5, 3e-5, 1e-4, 3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+NEIGHBOURS = (15, 51, 151, 501)
+#: Larger tables are tried at this size, and distances scaled by how much larger they are.
+MOST_ROWS = 10_000
+_QUIET = 2.0
+
+
+def recommend(
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: Any,
+    delta: Any = 0,
+    queries: int,
+    classes: Any = None,
+    feature_bounds: Any = None,
+    rows: int | None = None,
+    adjacency: Adjacency | str = "replace_one",
+    certificates: Sequence[Any] = ("erm", "votes"),
+    releases: Sequence[str] = RELEASES,
+    models: Sequence[str] | None = None,
+    alphas: Sequence[float] | None = None,
+    feature_norms: Sequence[float | None] = (None,),
+    neighbours: Sequence[int] = NEIGHBOURS,
+    folds: int = 3,
+    seed: int = 0,
+    public: bool = False,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> Recommendation:
+    """Recommend certificate, regularisation and release from PUBLIC or SYNTHETIC rows.
+
+    **Never pass rows of the private table.** Nothing here is private: the result is a function of the rows,
+    and nothing is charged. A published sample, another year's or another place's table that may be shown, or
+    rows simulated from published means will do: what matters is how far they lie from the boundary between
+    the classes.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, p), or Table
+        Public rows. Of a `Table` (the schema of the private one, public rows) the features, classes and
+        bounds are read, and `y`, `classes` and `feature_bounds` stay out.
+    y : array-like of shape (n,)
+        Their classes.
+    epsilon, delta : amount
+        Total of all answers.
+    queries : int
+        How many queries will be answered.
+    classes : sequence
+        All classes there may be.
+    feature_bounds : pair of scalars or of arrays of shape (p,)
+        As the private model will declare them.
+    rows : int, optional
+        Rows of the private table where their number is public, or a public guess; default n. Of it depends
+        how stable answers are, as much as on epsilon.
+    adjacency : Adjacency or str
+    certificates : sequence of {"erm", "votes", "interval"} or Certificate
+        Objects are tried as they are, at `rows` rows.
+    releases : sequence of str
+    models : sequence of str, optional
+        Of "erm"; default logistic and Huber hinge for two classes, softmax for more.
+    alphas : sequence of float, optional
+        Of "erm"; default 1, 3, 10 ... times a power of ten from 1 / `rows` (at least 1e-5)
+        to 3. Under ADD_REMOVE_ONE they become ``ridge = alpha * rows``.
+    feature_norms : sequence of float or None
+        Of "erm"; see `confide.prediction.rows.unit_rows`.
+    neighbours : sequence of int
+        Of "votes"; those below a quarter of `rows`.
+    folds : int
+        Each fold's rows are the queries of models of the other folds' rows.
+    seed : int
+        Of folds and resampling.
+    public : bool
+        Required for a `Table`, which usually is private: True says that this one may be shown.
+    n_jobs : int, optional
+        joblib's, over settings and folds.
+    progress : bool
+        A bar on work past two seconds.
+
+    Returns
+    -------
+    Recommendation
+
+    Raises
+    ------
+    ParameterError, UnsupportedError, SchemaError, DataError
+
+    Notes
+    -----
+    Each setting is fitted on the rows outside a fold, brought to the size of the private table: each row as
+    often as any other, within one, or a sample without replacement where there are more. That is a stand-in:
+    repeated rows carry no new information, so accuracies are those of a model of the public rows, while
+    distances are those of a table of `rows` rows. Past 10,000 rows models are fitted at 10,000 with the same
+    alpha (for "votes" a proportional m), and distances scaled by the quotient: at one alpha the margin stays
+    and a change moves the weights by 2 / (alpha n).
+
+    Accuracies are expectations over the noise: no answer is drawn. The sparse vector is simulated for queries
+    in random order; a query that it leaves open counts as a guess. The best of many settings looks better
+    than it is by about its standard error.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 3))  # synthetic
+    >>> y = np.where(X[:, 0] + 0.3 * rng.normal(size=600) > 0, "yes", "no")
+    >>> advice = recommend(X, y, epsilon=10, delta=1e-5, queries=100, classes=["no", "yes"],
+    ...                    feature_bounds=(-2, 2), rows=2000, certificates=["erm"])
+    >>> advice.best.release, round(advice.best.price.epsilon, 3)
+    ('response', 0.204)
+    """
+    if hasattr(X, "schema"):
+        X, y, classes, feature_bounds, norm = _of_table(X, y, classes, feature_bounds, public)
+        feature_norms = [norm if value is None else value for value in feature_norms]
+    known = public_classes(classes)
+    relation = Adjacency.parse(adjacency)
+    cells, codes = _public_rows(X, y, known)
+    asked = Asked(
+        epsilon, delta, whole(queries, "queries", 1), len(known), relation, tuple(releases),
+        len(cells) if rows is None else whole(rows, "rows", 1),
+    )  # fmt: skip
+    asked.check()
+    tries = _Tries(cells, codes, asked, feature_bounds, whole(folds, "folds", 2), whole(seed, "seed"))
+    if alphas is None:
+        alphas = [alpha for alpha in ALPHAS if alpha * asked.rows >= 1] or ALPHAS[-1:]
+    settings = list(
+        _settings(certificates, asked, _models(models, len(known)), alphas, feature_norms, neighbours)
+    )
+    trials = tries.all(settings, n_jobs, progress)
+    return Recommendation(asked, trials, known.tolist(), feature_bounds)
+
+
+def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: bool) -> tuple[Any, ...]:
+    """Return rows, labels, classes, bounds and feature norm of a public table, as in `certify`."""
+    from confide.prediction.front import BOX, _norm
+    from confide.prediction.model import encoded
+
+    schema = table.schema
+    if public is not True:
+        raise ParameterError(
+            "X is a Table, and nothing that is computed from it here is private.",
+            "Pass public=True if all its rows may be shown to anybody; never the private table.",
+        )
+    if not (y is None and classes is None and feature_bounds is None):
+        raise ParameterError(
+            "A Table has its labels, classes and bounds itself.", "Leave y, classes, feature_bounds out."
+        )
+    if schema.label is None or schema.label.numeric:
+        raise SchemaError("The schema has no label of categories.", "Declare the classes of the label.")
+    if schema.id is not None:
+        raise UnsupportedError(
+            "The schema has an id column, and distances here count rows.",
+            "Pass public rows without the id column, one row a person.",
+        )
+    names = tuple(schema.label.categories)
+    codes = np.concatenate([np.zeros(0), *(np.asarray(part.label) for part in table.chunks())])
+    labels = np.asarray(names)[np.where(codes < len(names), codes, 0).astype(np.int64)]
+    return encoded(table, schema), labels, names, BOX, _norm(schema, None)
+
+
+def _public_rows(X: Any, y: Any, known: Any) -> tuple[Floats, Labels]:
+    cells = matrix(X, "X")
+    given = np.asarray(y)
+    if given.shape != (len(cells),):
+        raise DataError(
+            f"The labels have shape {given.shape} for {len(cells)} rows.", "Pass one label for each row."
+        )
+    place = {label: code for code, label in enumerate(known.tolist())}
+    codes = np.array([place.get(label, -1) for label in given.tolist()], dtype=np.int64)
+    if (codes < 0).any():
+        raise DataError(
+            f"{int((codes < 0).sum())} public rows have a label that is no class.", "Declare all classes."
+        )
+    return cells, codes
+
+
+def _models(models: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    if classes > 2:
+        return ("softmax",)
+    return ("logistic", "huber_hinge") if models is None else tuple(models)
+
+
+def _settings(
+    certificates: Iterable[Any],
+    asked: Asked,
+    models: Sequence[str],
+    alphas: Iterable[float],
+    norms: Sequence[float | None],
+    neighbours: Iterable[int],
+) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `certify` for each setting."""
+    binary = asked.classes == 2
+    for certificate in certificates:
+        if certificate == "erm":
+            for model in models:
+                for alpha in alphas:
+                    for norm in norms:
+                        settings = {"certificate": "erm", "model": model, **asked.strength(alpha)}
+                        yield settings if norm is None else {**settings, "feature_norm": norm}
+        elif certificate == "votes":
+            few = [m for m in neighbours if 4 * m <= asked.rows]
+            yield from ({"certificate": "votes", "neighbours": m} for m in few or [1])
+        elif certificate == "interval":
+            bound = {"max_rows": asked.rows} if asked.adjacency is Adjacency.ADD_REMOVE_ONE else {}
+            yield {"certificate": "interval", "model": "logistic" if binary else "softmax", **bound}
+        elif isinstance(certificate, Certificate):
+            yield {"certificate": certificate}
+        else:
+            raise ParameterError(
+                f"The certificate {certificate!r:.80} is not known.",
+                f"Pass some of {', '.join(map(repr, MODELS))}, or objects.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tries:
+    """Public rows, in folds, and the size of the private table."""
+
+    X: Floats
+    y: Labels
+    asked: Asked
+    bounds: Any
+    folds: int
+    seed: int
+
+    def all(
+        self, settings: Sequence[Mapping[str, Any]], n_jobs: int | None, progress: bool
+    ) -> tuple[Trial, ...]:
+        """Fit each setting on each fold's complement."""
+        from joblib import Parallel, delayed
+
+        if not settings:
+            raise ParameterError("No setting is left to try.", "Pass certificates, models and alphas.")
+        for held in settings:
+            self.recipe(held, self.asked.rows).check(self.asked.classes, self.bounds)
+        parts = self.parts()
+        jobs = [(place, fold) for place in range(len(settings)) for fold in range(self.folds)]
+        told: list[Any] = []
+        with _bar(progress, len(jobs)) as tick:
+            pool = Parallel(n_jobs=n_jobs, return_as="generator")
+            for found in pool(delayed(self.one)(settings[i], *parts[fold]) for i, fold in jobs):  # pyright: ignore[reportGeneralTypeIssues]
+                told.append(found)
+                tick()
+        trials = []
+        for place, held in enumerate(settings):
+            mine = told[place * self.folds : (place + 1) * self.folds]
+            correct, k = (np.concatenate([part[i] for part in mine]) for i in (0, 1))
+            trials.append(Trial(dict(held), correct, k))
+        return tuple(trials)
+
+    def parts(self) -> list[tuple[Labels, Labels, int]]:
+        """Return training rows (repeated or sampled), queries and the size for each fold."""
+        if len(self.y) < 2 * self.folds:
+            raise DataError(
+                f"There are {len(self.y)} public rows for {self.folds} folds.",
+                "Pass more rows, or fewer folds.",
+            )
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(len(self.y))
+        order = order[np.argsort(self.y[order], kind="stable")]
+        fold = np.empty(len(self.y), dtype=np.int64)
+        fold[order] = np.arange(len(self.y)) % self.folds
+        used = min(self.asked.rows, MOST_ROWS)
+        out = []
+        for number_ in range(self.folds):
+            mixed = rng.permutation(np.flatnonzero(fold != number_))
+            out.append((np.resize(mixed, used), np.flatnonzero(fold == number_), used))
+        return out
+
+    def recipe(self, settings: Mapping[str, Any], used: int) -> Recipe:
+        """Return a setting for a table of `used` rows that stands for one of `asked.rows`."""
+        share = used / self.asked.rows
+        held = {"adjacency": self.asked.adjacency, **settings}
+        if "ridge" in held:
+            held["ridge"] = number(held["ridge"], "ridge") * share
+        if "neighbours" in held:
+            held["neighbours"] = max(1, round(whole(held["neighbours"], "neighbours", 1) * share))
+        if "max_rows" in held:
+            held["max_rows"] = used
+        return Recipe(**held)
+
+    def one(self, settings: Mapping[str, Any], train: Labels, asked: Labels, used: int) -> tuple[Any, Labels]:
+        """Return whether classes are right, and distances, of one fold's queries."""
+        rows, scale = train, self.asked.rows / used
+        if not isinstance(settings["certificate"], str):
+            rows, scale = np.resize(train, self.asked.rows), 1.0
+        built = self.recipe(settings, used).build(self.asked.classes, self.bounds, self.X.shape[1], len(rows))
+        labels, k = built.fit(self.X[rows], self.y[rows]).stability(self.X[asked])
+        return labels == self.y[asked], np.floor((k + 0.5) * scale).astype(np.int64)
+
+
+@contextmanager
+def _bar(progress: bool, total: int) -> Iterator[Any]:
+    """Yield a function that moves a bar, shown once two seconds have passed."""
+    import time
+
+    if not progress:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar, start = Progress(*columns, transient=True), time.perf_counter()
+    task = bar.add_task("settings", total=total)
+
+    def tick() -> None:
+        bar.advance(task, 1)
+        if time.perf_counter() - start > _QUIET:
+            bar.start()
+
+    try:
+        yield tick
+    finally:
+        bar.stop()
