@@ -28,6 +28,22 @@ Floats = np.ndarray
 ROWS = 20_000
 #: Blobs: rows in training, and fresh draws of the same law that are asked.
 BLOBS_ROWS, BLOBS_QUERIES = 1_600, 5_000
+#: Rows in training and columns of each set: public, and all that its stand-in knows of it.
+SHAPES = {
+    "blobs": (1_600, 6),
+    "breast": (455, 30),
+    "digits 3-8": (286, 64),
+    "mnist 0-1": (800, 256),
+    "mnist 3-8": (800, 256),
+    "mnist 4-9": (800, 256),
+    "mnist ten": (4_000, 256),
+    "adult": (16_000, 47),
+    "covid": (12_178, 28),
+    "reviews": (16_000, 256),
+}
+CLASSES = {name: 10 if name == "mnist ten" else 2 for name in SHAPES}
+#: Prefix of the name of a set's public synthetic stand-in.
+STAND_IN = "stand-in "
 _encoding.WHEELS.setdefault(
     "mlxtend", ("0.25.0", "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5")
 )
@@ -59,11 +75,13 @@ class Table:
         """Return the training and the held-out part of a run, by a public permutation."""
         if self.name == "blobs":  # every run has rows and queries of its own
             return blobs(BLOBS_ROWS, [1, run]), blobs(BLOBS_QUERIES, [2, run])
+        if self.name.startswith(STAND_IN):
+            return self._rows(slice(2_000, None)), self._rows(slice(0, 2_000))
         order = np.random.default_rng([20261130, run]).permutation(len(self.y))
         cut = len(order) - round(0.2 * len(order))
         return self._rows(order[:cut]), self._rows(order[cut:])
 
-    def _rows(self, places: Floats) -> Table:
+    def _rows(self, places: Any) -> Table:
         return replace(self, X=self.X[places], y=self.y[places])
 
 
@@ -83,6 +101,32 @@ def blobs(rows: int, seed: Any = 0) -> Table:
         "Two clouds, N(+-(1.25, 1.25), 0.35^2 I), with squares and cubes as features; fresh draws are asked."
     )
     return Table("blobs", X, y, 2, 0.75, note)
+
+
+# --- Stand-ins: what a set's settings are chosen on ---------------------------------------------------------
+
+
+def stand_in(name: str) -> Table:
+    """Return a public synthetic set with the rows, columns and classes of `name`, and 2,000 rows to ask.
+
+    Classes are Gaussian with deviations j^(-1/2) and means along random directions of that spectrum, so far
+    apart that the best rule for two of them is right with 0.95; the median row has the length 1.5 norms.
+    """
+    (n, p), classes = SHAPES[name], CLASSES[name]
+    rng = np.random.default_rng([20261201])
+    scales = np.arange(1.0, p + 1) ** -0.5
+    means = (
+        rng.standard_normal((classes, p)) if classes > 2 else np.outer([-1.0, 1.0], rng.standard_normal(p))
+    )
+    means *= scales
+    # Two classes at Mahalanobis distance d are told apart with Phi(d / 2), and Phi(1.645) = 0.95.
+    gaps = np.linalg.norm((means[:, None] - means[None]) / scales, axis=2)
+    means *= 3.29 / np.median(gaps[gaps > 0])
+    y = rng.integers(classes, size=n + 2_000)
+    X = means[y] + scales * rng.standard_normal((n + 2_000, p))
+    norm = math.sqrt(p) / 4
+    X = np.clip(X * 1.5 * norm / np.median(np.linalg.norm(X, axis=1)), -1.0, 1.0)
+    return Table(STAND_IN + name, X, y, classes, norm, "Synthetic.")
 
 
 # --- Real sets ----------------------------------------------------------------------------------------------
@@ -230,6 +274,8 @@ def load(name: str) -> Table:
     Unavailable
         If its package cannot be had here.
     """
+    if name.startswith(STAND_IN):
+        return stand_in(name.removeprefix(STAND_IN))
     if name in ("blobs", "breast", "digits 3-8"):
         return replace(LOADERS[name](), name=name)
     kept = CACHE / f"prediction-{name.replace(' ', '_')}-{code()}.npz"

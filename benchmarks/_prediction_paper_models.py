@@ -1,15 +1,16 @@
-"""Certificates of prediction_paper.py under fixed rules, and the distances that they give, kept in the cache.
+"""Certificates of prediction_paper.py, and the distances that they give, kept in the cache.
 
-Every setting comes from public numbers by a rule that was written down before any run: no set chose anything.
-`need` is the distance from which a release errs by less than 1 % (`need_of`); a certificate that has a knob for
-stability turns it so that typical distances can reach that.
+No set chose anything. What has no knob is a fixed rule of public numbers; a knob is turned on the set's public
+synthetic stand-in (`_prediction_paper_data.stand_in`: same rows, columns and classes), where it gives the
+release in question the highest expected accuracy.
 
 boxes       one full-batch step from 0, rate 2, each coordinate of a gradient cut at 0.06: the paper's setting for
-            Blobs, here for every set. "boxes, random start": from `Network.initial(0)`, as the paper starts.
+            Blobs, here for every set. "boxes random start": from `Network.initial(0)`, as the paper starts.
 boxes N     N such steps; "boxes mlp": 16 hidden units, two steps.
-ball        logistic regression by 16 steps at rate 1 / L, norm clip 0.5 sqrt(B^2 + 1), B the set's public norm.
-erm         Lambda = 3.16 need, at most 3 a row; members of an ensemble: need / ceil(T / 2).
-votes       6 need + 1 nearest neighbours, at most half the rows.
+ball        logistic regression at rate 1 / L, norm clip 0.5 sqrt(B^2 + 1), B the set's public norm; the knob is the
+            number of steps. "ball N": N steps.
+erm         the knob is Lambda, at most 3 a row; of members of an ensemble, theirs. "erm L": Lambda = L.
+votes       the knob is the number of neighbours, at most half the rows.
 teachers    scikit-learn's LogisticRegression(C=1) on each part.
 """
 
@@ -26,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from _encoding import CACHE
-from _prediction_paper_data import BLOBS_SCALE, Table, code, load
-from confide.mechanisms.above_threshold import split_epoch, stable_threshold
+from _prediction_paper_data import BLOBS_SCALE, SHAPES, Table, code, load
 from confide.prediction import (
     BallTraining,
     Ensemble,
@@ -35,7 +35,6 @@ from confide.prediction import (
     StronglyConvexERM,
     TeacherVotes,
     VoteGap,
-    release_of,
 )
 from confide.prediction.intervals import Network
 
@@ -45,35 +44,22 @@ STEP = {"learning_rate": 2.0, "clip": 0.06, "learning_rate_decay": 0.6, "learnin
 QUERIES = 2_000
 #: The curvature version of "erm" takes n p^2 operations a level: up to so many.
 CURVATURE = 3e6
-#: Certificates without a knob: one setting for every need.
-FIXED = ("boxes", "ball", "teachers")
+#: Values of each knob.
+KNOBS = {
+    "erm": tuple(10.0 ** (j / 2) for j in range(9)),
+    "votes": (7.0, 19.0, 61.0, 191.0, 601.0, 1901.0),
+    "ball": (1.0, 4.0, 16.0, 64.0),
+}
 
 
-def snap(value: float) -> float:
-    """Return the nearest half of a power of ten: few settings, so few fits."""
-    return 10.0 ** (round(2 * math.log10(value)) / 2)
-
-
-@lru_cache(maxsize=256)
-def need_of(release: str, epsilon: float, delta: float, classes: int) -> int:
-    """Return the least distance at which an answer is wrong with at most 1 % (an epoch: halts seldom)."""
-    if release == "sparse_vector":
-        return math.ceil(1.3 * stable_threshold(delta, *split_epoch(epsilon)))
-    law = release_of(release, epsilon, classes, delta)
-    low, high = 0, (1 << 16) - 1
-    if law.probabilities(high)[high] < 0.99:
-        return 1 if release == "global" else high
-    p = law.probabilities(high)
-    return max(1, int(np.argmax(np.asarray(p) >= 0.99)), low)
-
-
-def setting_of(certificate: str, need: int, members: int, rows: int) -> float:
-    """Return the knob of a certificate under its rule; 0 where it has none."""
+def knobs(certificate: str, data: str, members: int) -> tuple[float, ...]:
+    """Return the values of a certificate's knob; (0,) where it has none."""
+    rows = SHAPES[data][0]
     if certificate == "erm":
-        return min(3.16 * snap(max(1.0, need / math.ceil(members / 2))), 3.0 * rows / members)
+        return tuple(value for value in KNOBS["erm"] if value <= 3.2 * rows / members)
     if certificate == "votes":
-        return min(6 * round(snap(need)) + 1, rows // 2)
-    return 0.0
+        return tuple(value for value in KNOBS["votes"] if value <= rows / 2)
+    return KNOBS.get(certificate, (0.0,))
 
 
 def certificate_of(name: str, table: Table, members: int, setting: float) -> Any:
@@ -83,16 +69,17 @@ def certificate_of(name: str, table: Table, members: int, setting: float) -> Any
         from sklearn.linear_model import LogisticRegression
 
         return TeacherVotes(LogisticRegression(C=1.0, max_iter=200), members, classes, (-1, 1))
-    if name == "erm":
-        levels = 128 if n * p**2 <= CURVATURE * members else 0
+    if name.startswith("erm"):
+        levels = 128 if n * p**2 <= CURVATURE else 0
+        ridge = float(name[4:] or setting)
         single: Any = StronglyConvexERM(
-            setting, classes, (-1, 1), feature_norm=table.norm, curvature_levels=levels
+            ridge, classes, (-1, 1), feature_norm=table.norm, curvature_levels=levels
         )
     elif name == "votes":
         single = VoteGap(int(setting), classes, (-1, 1))
     elif name.startswith("ball"):
         B = table.norm
-        rate, steps = 4.0 / (B * B + 1), int(name[4:] or 16)
+        rate, steps = 4.0 / (B * B + 1), int(name[4:] or setting)
         settings = {
             "learning_rate": rate,
             "clip": 0.5 * math.sqrt(B * B + 1),
