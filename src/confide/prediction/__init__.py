@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.training import train_intervals as train_intervals
     from confide.prediction.model import CertifiedModel as CertifiedModel
     from confide.prediction.persons import Persons as Persons
-    from confide.prediction.recommend import recommend as recommend
+    from confide.prediction.recommend_front import recommend as recommend
     from confide.prediction.recommend_margins import recommend_from_margins as recommend_from_margins
     from confide.prediction.recommendation import Recommendation as Recommendation
     from confide.prediction.releases import release_of as release_of
@@ -57,7 +57,7 @@ _WHERE = {
     "ensemble_distance": "ensemble",
     "per_answer": "budgets",
     "Recommendation": "recommendation",
-    "recommend": "recommend",
+    "recommend": "recommend_front",
     "recommend_from_margins": "recommend_margins",
     "release_of": "releases",
     "response_law": "response",

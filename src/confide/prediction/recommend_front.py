@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
 from confide.prediction.certificate import Certificate, Labels, matrix
+from confide.prediction.erm import StronglyConvexERM
 from confide.prediction.laws import whole
 from confide.prediction.model import public_classes
 from confide.prediction.named import MODELS, Recipe
@@ -306,6 +307,8 @@ class _Tries:
         if not isinstance(settings["certificate"], str):
             rows, scale = np.resize(train, self.asked.rows), 1.0
         built = self.recipe(settings, used).build(self.asked.classes, self.bounds, self.X.shape[1], len(rows))
+        if isinstance(built, StronglyConvexERM):  # curvature for the distances that it would serve
+            built = replace(built, curvature_levels=int(built.curvature_levels / scale))
         labels, k = built.fit(self.X[rows], self.y[rows]).stability(self.X[asked])
         return labels == self.y[asked], np.floor((k + 0.5) * scale).astype(np.int64)
 

@@ -1,0 +1,292 @@
+"""The chooser: what it recommends, what the budget gives, and that it does not depend on what it must not."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+import confide
+from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
+from confide.prediction import StableAnswers, recommend, recommend_from_margins, release_of
+from confide.prediction.recommend_price import Price, _tail, expected, prices, short
+from confide.privacy import exact
+
+ASK = {"epsilon": 10, "delta": 1e-5, "queries": 100}
+
+
+def rows(n=400, p=4, classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    score = X[:, 0] + 0.2 * rng.normal(size=n)
+    return X, np.digitize(score, np.quantile(score, np.arange(1, classes) / classes))
+
+
+def advise(**changed):
+    X, y = rows()
+    options = {
+        **ASK,
+        "classes": [0, 1],
+        "feature_bounds": (-2, 2),
+        "certificates": ["erm"],
+        "models": ["logistic"],
+        **changed,
+    }
+    return recommend(X, y, **options)
+
+
+@pytest.fixture(scope="module")
+def advice():
+    X, y = rows()
+    return recommend(X, y, **ASK, classes=[0, 1], feature_bounds=(-2, 2), rows=1000)
+
+
+@pytest.mark.parametrize("release", ["response", "sparse_vector", "ptr", "cauchy", "laplace", "global"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "queries"), [(10, 1e-5, 100), (1, "1e-6", 1), (0.5, 1e-5, 3000)]
+)
+def test_what_answers_spend_fits_the_total(advice, release, epsilon, delta, queries):
+    model = advice.certifier().fit(*rows())
+    held, reasons = prices([release], epsilon, delta, queries, 2)
+    assert not reasons
+    for price in held:
+        guarantee = model.preview(queries, **price.answer_arguments())
+        assert guarantee.epsilon <= exact(epsilon)
+        assert guarantee.delta <= exact(delta)
+        # Only rounding and slack are lost.
+        assert guarantee.epsilon >= exact(epsilon) * exact("0.99")
+
+
+def test_without_delta_only_pure_releases_are_there():
+    advice = advise(delta=0)
+    assert {option.release for option in advice.table} == {"response", "cauchy", "global"}
+    assert len(advice.left_out) == 3
+    assert "left out: ptr" in str(advice)
+    with pytest.raises(ParameterError, match="No release"):
+        advise(delta=0, releases=["ptr"]).best  # noqa: B018
+
+
+def test_expected_accuracy_is_that_of_drawn_answers():
+    rng = np.random.default_rng(1)
+    k, correct = rng.integers(0, 20, 4000), rng.random(4000) < 0.9
+    for release in ("response", "cauchy", "global"):
+        told = expected(Price(release, 0.3, 0, 0), correct, k, queries=10, classes=2)
+        drawn = release_of(release, 0.3, 2).draw(np.zeros(4000, dtype=int), k, stream=3)
+        right = (drawn == 0) == correct
+        assert abs(told.accuracy - right.mean()) < 4 * 0.5 / np.sqrt(4000)
+        assert told.answered == 1
+
+
+def test_the_estimate_of_the_sparse_vector_is_that_of_epochs():
+    rng = np.random.default_rng(2)
+    k, correct = rng.choice([2, 30, 60, 90], 2000, p=[0.05, 0.2, 0.35, 0.4]), rng.random(2000) < 0.9
+    price = Price("sparse_vector", 1.0, 1e-6, 0.0, 4)
+    told = expected(price, correct, k, queries=40, classes=2)
+    shares, hits = [], []
+    for run in range(300):
+        asked = rng.integers(0, 2000, 40)
+        opened = iter(range(4))
+
+        def charge(event, opened=opened):
+            if next(opened, None) is None:
+                raise confide.errors.RefusedError("The epochs are used up.", "Stop.")
+
+        vector = StableAnswers(1, 1e-6, 2, charge=charge, stream=run)
+        answers = vector.answer(np.zeros(40, dtype=int), k[asked])
+        stable = np.flatnonzero(answers == 0)
+        shares.append(len(stable) / 40)
+        hits.append((correct[asked][stable].sum() + (40 - len(stable)) / 2) / 40)
+    assert abs(told.answered - np.mean(shares)) < 4 * np.std(shares) / np.sqrt(300) + 0.005
+    assert abs(told.accuracy - np.mean(hits)) < 4 * np.std(hits) / np.sqrt(300) + 0.005
+
+
+def test_tail_of_the_noise_by_summation():
+    rate, n = 0.3, np.arange(-400, 401)
+    mass = np.exp(-rate * np.abs(n))
+    for t in (-7, -1, 0, 1, 12):
+        assert _tail(np.array([t]), rate)[0] == pytest.approx(mass[n > t].sum() / mass.sum(), rel=1e-12)
+
+
+def test_amounts_are_rounded_down_to_four_digits():
+    for value in ("0.2040895", "1.00002", "5e-8", "0.99999"):
+        assert exact(value) * exact("0.999") <= exact(short(exact(value))) <= exact(value)
+
+
+def test_table_is_ranked_and_the_best_is_what_is_recommended(advice):
+    accuracies = [round(option.accuracy, 3) for option in advice.table]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert advice.best is advice.table[0]
+    assert advice.best.release == "response"
+    assert advice.best_of("ptr").release == "ptr"
+    assert advice.best.accuracy > 0.8
+    assert {option.certificate for option in advice.table} == {"erm", "votes"}
+    with pytest.raises(ParameterError, match="not in the table"):
+        advice.best_of("nothing")
+
+
+def test_certifier_is_ready_to_fit_and_answer(advice):
+    X, y = rows(1000, seed=5)
+    model = advice.certifier(random_state=0).fit(X[:900], y[:900])
+    told = model.answer(X[900:], **advice.answer_arguments)
+    assert abs((told == y[900:]).mean() - advice.best.accuracy) < 4 * 0.5 / np.sqrt(100)
+    assert model.guarantee_.epsilon <= 10
+    other = advice.certifier(advice.best_of("global"))
+    assert other.get_params()["certificate"] == advice.best_of("global").certificate
+
+
+def test_another_budget_is_priced_as_if_asked_at_once():
+    first = advise(alphas=[0.1, 1])
+    again = advise(alphas=[0.1, 1], epsilon=2, delta=1e-6, queries=7)
+    assert first.at(2, 1e-6, 7).to_dict() == again.to_dict()
+    assert first.at(queries=10_000).best.accuracy < first.best.accuracy
+    assert first.at(queries=10_000).best.price.epsilon < first.best.price.epsilon
+
+
+def test_more_rows_are_more_stable_and_large_tables_are_scaled(monkeypatch):
+    small, large = advise(rows=500, alphas=[0.1]), advise(rows=5000, alphas=[0.1])
+    assert 8 < large.best_of("response").median_k / small.best_of("response").median_k < 13
+    monkeypatch.setattr("confide.prediction.recommend_front.MOST_ROWS", 1000)
+    scaled = advise(rows=5000, alphas=[0.1])
+    assert scaled.trials[0].k == pytest.approx(large.trials[0].k, rel=0.15, abs=10)
+    assert np.median(scaled.trials[0].k) == pytest.approx(np.median(large.trials[0].k), rel=0.05)
+    votes = {"certificates": ["votes"], "neighbours": [100], "rows": 5000}
+    coarse = advise(**votes).trials[0]
+    monkeypatch.undo()
+    fine = advise(**votes).trials[0]
+    assert np.abs(coarse.k - fine.k).mean() < 5
+    assert coarse.settings == fine.settings == {"certificate": "votes", "neighbours": 100}
+
+
+def test_secret_number_of_rows_gives_a_ridge_instead_of_alpha():
+    advice = advise(adjacency="add_remove_one", alphas=[0.1], rows=2000)
+    assert advice.best.settings["ridge"] == pytest.approx(200)
+    assert "alpha" not in advice.best.settings
+    advice.certifier().fit(*rows())
+    replaced = advise(alphas=[0.1], rows=2000)
+    assert advice.best_of("response").median_k > 1.5 * replaced.best_of("response").median_k
+
+
+def test_several_classes_objects_and_boxes():
+    X, y = rows(600, classes=3)
+    thing = confide.prediction.VoteGap(21, 3, (-2, 2))
+    advice = recommend(
+        X, y, **ASK, classes=[0, 1, 2], feature_bounds=(-2, 2), certificates=["erm", "interval", thing],
+        alphas=[0.1], rows=2000,
+    )  # fmt: skip
+    assert {option.certificate for option in advice.table} == {"erm", "interval", "VoteGap"}
+    assert {option.release for option in advice.table} == {"response", "sparse_vector", "ptr", "global"}
+    assert sum("cauchy" in why or "laplace" in why for why in advice.left_out) == 2
+    assert advice.to_dict()["table"]
+    for option in advice.table:
+        advice.certifier(option).fit(X, y)
+
+
+def test_table_of_public_rows_gives_arguments_of_certify():
+    rng = np.random.default_rng(0)
+    age = rng.uniform(20, 80, 600)
+    frame = {"age": age, "sick": np.where(age + rng.normal(0, 5, 600) > 50, "yes", "no")}
+    columns = {
+        "age": {"role": "private", "lower": 20, "upper": 80},
+        "sick": {"role": "label", "categories": ["no", "yes"]},
+    }
+    table = confide.Table.from_frame(frame, {"columns": columns})
+    with pytest.raises(ParameterError, match="public=True"):
+        recommend(table, **ASK)
+    with pytest.raises(ParameterError, match="itself"):
+        recommend(table, frame["sick"], **ASK, public=True)
+    advice = recommend(table, **ASK, public=True, certificates=["erm"], alphas=[0.01, 0.1])
+    model = confide.certify(table, **advice.certify_arguments, random_state=0)
+    told = model.answer({"age": [25.0, 78.0]}, **advice.answer_arguments)
+    assert told.tolist() == ["no", "yes"]
+    # Distances at the same size are those of the certified model itself, up to the rows of a fold.
+    k = confide.certify(table, **advice.certify_arguments).stability({"age": age})[1]
+    assert np.median(k) == pytest.approx(advice.best.median_k, rel=0.1)
+    with_id = {**columns, "person": {"role": "id"}}
+    held = confide.Table.from_frame(
+        {**frame, "person": np.arange(600)}, {"table": {"max_rows_per_id": 1}, "columns": with_id}
+    )
+    with pytest.raises(UnsupportedError, match="id column"):
+        recommend(held, **ASK, public=True)
+    columns["sick"] = {"role": "private", "categories": ["no", "yes"]}
+    with pytest.raises(SchemaError, match="label"):
+        recommend(confide.Table.from_frame(frame, {"columns": columns}), **ASK, public=True)
+
+
+def test_the_same_seed_and_any_number_of_jobs_give_the_same(advice):
+    assert advise(alphas=[0.1]).to_dict() == advise(alphas=[0.1], n_jobs=2).to_dict()
+    assert advise(alphas=[0.1]).to_dict() != advise(alphas=[0.1], seed=1).to_dict()
+
+
+def test_text_names_budget_release_and_warning(advice):
+    text = str(advice)
+    assert "100 answers" in text
+    assert "public or synthetic" in text
+    assert text.count("\n") < 20
+    assert "response" in repr(advice)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"epsilon": 0}, ParameterError),
+        ({"delta": 1}, ParameterError),
+        ({"queries": 0}, ParameterError),
+        ({"rows": 0}, ParameterError),
+        ({"releases": ["nothing"]}, ParameterError),
+        ({"releases": []}, ParameterError),
+        ({"certificates": ["nothing"]}, ParameterError),
+        ({"certificates": []}, ParameterError),
+        ({"alphas": [0]}, ParameterError),
+        ({"models": ["nothing"]}, UnsupportedError),
+        ({"feature_bounds": None}, ParameterError),
+        ({"classes": [0, 2]}, DataError),
+        ({"folds": 1}, ParameterError),
+        ({"folds": 300}, DataError),
+    ],
+)
+def test_what_is_refused(change, error):
+    with pytest.raises(error):
+        advise(**change)
+
+
+def test_margins_give_the_distances_of_the_plain_bound():
+    from confide.prediction import StronglyConvexERM
+
+    X = rows(1000)[0]
+    for loss, classes in (("logistic", 2), ("huber_hinge", 2), ("softmax", 3)):
+        labels = np.digitize(X[:, 0], [0] if classes == 2 else [-0.4, 0.4])
+        model = StronglyConvexERM(100.0, classes, (-2, 2), loss, curvature_levels=0).fit(X, labels)
+        queries = model.rows(X)
+        logits = queries @ model.weights.T
+        if classes == 2:
+            margin, told = np.abs(logits[:, 0]), (logits[:, 0] > 0).astype(int)
+        else:
+            ordered = np.sort(logits, axis=1)
+            margin, told = ordered[:, -1] - ordered[:, -2], logits.argmax(axis=1)
+        signed = np.where(told == labels, 1, -1) * margin / np.linalg.norm(queries, axis=1)
+        advice = recommend_from_margins({0.1: signed}, **ASK, rows=1000, classes=classes, model=loss)
+        exact_k = model.stability(X)[1]
+        assert np.array_equal(advice.trials[0].correct, told == labels)
+        # Radii of the certificate are at most the plain ones, by the slopes that the weights allow.
+        assert np.all(advice.trials[0].k <= exact_k + 1)
+        assert np.median(advice.trials[0].k) >= 0.6 * np.median(exact_k)
+
+
+def test_margins_trade_regularisation_against_the_budget():
+    margins = {0.01: NormalDist(1.0, 0.5).quantiles(500), 1.0: NormalDist(0.02, 0.02).quantiles(500)}
+    ample = recommend_from_margins(margins, epsilon=10, queries=10, rows=5000)
+    scarce = recommend_from_margins(margins, epsilon=0.1, queries=10, rows=5000)
+    assert ample.best.settings["alpha"] == 0.01
+    assert scarce.best.settings["alpha"] == 1.0
+    assert scarce.certifier(feature_bounds=(-2, 2)).fit(*rows()).alpha == 1.0
+    halved = recommend_from_margins({1.0: margins[1.0]}, **ASK, rows=5000, adjacency="add_remove_one")
+    assert halved.best.median_k >= 2 * scarce.best.median_k
+
+
+@pytest.mark.parametrize(
+    "profile", [{}, {0.1: []}, {0.1: [[1.0]]}, {0.1: ["x"]}, {0.1: [np.nan]}, {0: [1.0]}]
+)
+def test_margins_that_are_refused(profile):
+    with pytest.raises(ParameterError):
+        recommend_from_margins(profile, **ASK, rows=100)
