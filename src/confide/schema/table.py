@@ -400,12 +400,14 @@ def build(
 
 def _clean(column: Column, raw: Any, kept: np.ndarray | None) -> np.ndarray:
     from confide.schema import arrays
+    from confide.schema.odd import warn_of_text
 
     cells = arrays.arrow_array(raw)
     if column.numeric:
         values = arrays.numbers(cells)
         if column.missing == "reject" and np.isnan(values).any():
             raise _rejected(column.name, "impute")
+        warn_of_text(column, cells, values)
         values = column.clean(values)
     else:
         codes = arrays.codes(cells, column)

@@ -443,3 +443,33 @@ def test_bag_regression_is_charged(tmp_path):
     with pytest.raises(BudgetError):
         model.fit(X, y)
     assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_text_of_one_width_is_no_number_anywhere(kind, tmp_path):
+    """Every reader of numeric labels refuses the type before its charge, and takes objects of the same cells."""
+    from confide.training import PrivateRegressor, fit_hybrid, fit_semi_sensitive
+    from confide.training.sgd import SGDRequest, fit
+
+    X, _ = data(60)
+    Z = np.zeros((60, 1))
+    y = np.array(["1", "2"] * 30).astype(kind)
+    book = ledger(tmp_path)
+    ask = {"epsilon": 1, "delta": 1e-6, "target_bounds": BOUNDS}
+    request = SGDRequest(**ask, steps=3, recorded=True)
+    calls = [
+        lambda y: PrivateRegressor(**ask, ledger=book).fit(X, y),
+        lambda y: PrivateRegressor(**ask, engine="dpsgd", steps=3, ledger=book).fit(X, y),
+        lambda y: PrivateLabelRegressor(epsilon=1, target_bounds=BOUNDS, ledger=book).fit(X, y),
+        lambda y: WeightedLLPRegressor(**ask, ledger=book).fit(X, y),
+        lambda y: fit(X, None, y, request, ledger=book),
+        lambda y: fit_hybrid(X, None, y, request, ledger=book),
+        lambda y: fit_semi_sensitive(X, Z, y, **ask),
+    ]
+    for call in calls:
+        with pytest.raises(DataError, match="text"):
+            call(y)
+    assert book.total().epsilon == 0
+    for call in calls[:3]:
+        call(y.astype(object))
+    fit_semi_sensitive(X, Z, y.astype(object), **ask)
