@@ -216,15 +216,8 @@ def test_contributions_are_bounded_before_anything_is_trained():
 @pytest.mark.parametrize("certificate", ["erm", "votes", "interval"])
 def test_a_person_moves_no_distance_by_more_than_one(certificate, adjacency):
     """One person's rows change, or go; the rows of others keep their batches, parts and ties."""
-    options = {
-        "certificate": certificate,
-        "adjacency": adjacency,
-        "neighbours": 15,
-        "ridge": 3.0,
-        "max_rows": 200,
-    }
-    if certificate == "votes":
-        options["members"] = 3
+    options = {"certificate": certificate, "adjacency": adjacency, "max_rows": 200}
+    options |= {"erm": {"ridge": 3.0}, "votes": {"neighbours": 15, "members": 3}, "interval": {}}[certificate]
     rng = np.random.default_rng(1)
     queries = frame(80, seed=5)
     data = visits(3, n=150, seed=3)
@@ -357,6 +350,9 @@ def test_bad_parameters_before_any_data(tmp_path):
         {"certificate": VoteGap(5, 3, (-1, 1))}, {"random_state": "x"}, {"training_seed": -1}, {"partition_key": ""},
         {"certificate": "interval", "hidden": (), "model": "mlp"}, {"certificate": "interval", "k_max": -1},
         {"certificate": "interval", "hyperparameters": {"epochs": 1}},
+        {"certificate": "votes", "alpha": 0.1}, {"certificate": "interval", "ridge": 1.0}, {"neighbours": 5},
+        {"certificate": "interval", "hidden": (4,)}, {"k_max": 5}, {"certificate": "votes", "feature_norm": 1.0},
+        {"certificate": VoteGap(5, 2, (-1, 1)), "adjacency": "add_remove_one"},
         {"certificate": "interval", "adjacency": "add_remove_one"}, {"max_rows": 0, "adjacency": "add_remove_one", "ridge": 1.0},
     ):  # fmt: skip
         with pytest.raises((ParameterError, UnsupportedError)):
@@ -389,7 +385,8 @@ def test_schemas_that_do_not_fit(columns, message):
 @pytest.mark.parametrize("certificate", ["erm", "votes", "interval"])
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove_one"])
 def test_odd_tables(certificate, adjacency):
-    options = {"certificate": certificate, "adjacency": adjacency, "ridge": 3.0, "max_rows": 100}
+    options = {"certificate": certificate, "adjacency": adjacency, "max_rows": 100}
+    options |= {"ridge": 3.0} if certificate == "erm" else {}
     data = frame(40)
     one = {name: cells[:1] for name, cells in data.items()}
     none = {name: cells[:0] for name, cells in data.items()}

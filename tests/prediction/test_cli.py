@@ -5,6 +5,7 @@ import io
 import json
 import os
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -258,3 +259,32 @@ def test_the_command_and_python_write_the_same_model(run):
     rows = frame(50, seed=1)
     assert np.array_equal(read.stability(rows)[1], confide.certify(table).stability(rows)[1])
     assert os.fspath(run.folder) not in json.dumps(read.provenance)
+
+
+def test_long_work_is_shown_and_cleaned_up(monkeypatch):
+    from rich.console import Console
+
+    from confide.cli import certify
+
+    told = []
+    started = threading.Event()
+
+    class Status:
+        def start(self):
+            told.append("start")
+            started.set()
+
+        def stop(self):
+            told.append("stop")
+
+    monkeypatch.setattr(Console, "status", lambda self, text: told.append(text) or Status())
+    with certify.waiting("Certifying", shown=True):
+        pass
+    assert told == ["Certifying ...", "stop"]
+    monkeypatch.setattr(certify, "QUIET", 0.0)
+    with pytest.raises(KeyError), certify.waiting("Certifying", shown=True):
+        assert started.wait(10)
+        raise KeyError
+    assert told[2:] == ["Certifying ...", "start", "stop"]
+    with certify.waiting("Certifying", shown=False):
+        assert len(told) == 5

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +13,10 @@ import typer
 
 from confide.cli.shared import Json, check_targets, emit, reporting
 from confide.errors import ParameterError
+
+
+#: Seconds of work after which it is shown.
+QUIET = 2.0
 
 
 def certify(
@@ -121,9 +128,31 @@ def _run(
     facts = fit(Table.scan(file, declared, delimiter=delimiter), dry_run=True, **options)
     if dry_run:
         return facts
-    made = fit(Table.read(file, declared, delimiter=delimiter), **options)
-    made.save(out)
+    # "interval" has a bar of its own.
+    with waiting("Certifying", shown=options["progress"] and options["certificate"] != "interval"):
+        made = fit(Table.read(file, declared, delimiter=delimiter), **options)
+        made.save(out)
     return made.provenance
+
+
+@contextmanager
+def waiting(what: str, *, shown: bool) -> Iterator[None]:
+    """Show on standard error that something is being done, once it has taken two seconds."""
+    if not shown:
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"{what} ...")
+    timer = threading.Timer(QUIET, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def _sentence(facts: dict[str, Any]) -> str:

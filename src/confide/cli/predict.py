@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.certify import waiting
 from confide.cli.shared import Json, check_targets, emit, reporting, warn_unrecorded, write_text
 from confide.errors import ParameterError
 
@@ -82,7 +84,9 @@ def predict(
             "analyst": analyst,
         }
         if holds_certified(model):
-            body, values = _certified(model, rows, asked, ledger, dry_run, delimiter)
+            body, values = _certified(
+                model, rows, asked, ledger, dry_run, delimiter, not as_json and sys.stderr.isatty()
+            )
         else:
             body, values = _trained(model, rows, asked, dry_run, delimiter)
         # What a value is called: an answer is private, a prediction is of a released model.
@@ -103,7 +107,13 @@ def predict(
 
 
 def _certified(
-    path: Path, rows: Path, asked: dict[str, Any], ledger: str | None, dry_run: bool, delimiter: str | None
+    path: Path,
+    rows: Path,
+    asked: dict[str, Any],
+    ledger: str | None,
+    dry_run: bool,
+    delimiter: str | None,
+    shown: bool,
 ) -> tuple[dict[str, Any], list[Any] | None]:
     """Return what is told of a certified model, and its answers; None for a rehearsal."""
     from confide.ledger import rehearse, resolve
@@ -134,7 +144,10 @@ def _certified(
         rehearse(book, guarantee, table=held, analyst=asked["analyst"])
         sentence = f"Would be charged for {count} answers together: {guarantee}"
         return {"status": "preview", **body, "sentence": sentence}, None
-    told = held.answer(queries, ledger=book, analyst=asked["analyst"], label=f"predict {rows.name}", **terms)
+    with waiting("Answering", shown=shown):
+        told = held.answer(
+            queries, ledger=book, analyst=asked["analyst"], label=f"predict {rows.name}", **terms
+        )
     values = told.tolist()
     left = values.count(None)
     sentence = f"{count} answers together: {guarantee}"

@@ -167,6 +167,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             The privacy unit's id of each row: see `confide.prediction.certificate`. Required with
             `max_rows_per_id`; else each unit has one row.
         """
+        vars(self).pop("model_", None)  # no older model under new parameters
         known = public_classes(self.classes)
         recipe = self._recipe()
         as_stream(self.random_state)

@@ -149,8 +149,11 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     4 replace_one
     """
     schema, classes = _declared(table)
+    norm = (
+        _norm(schema, feature_norm) if isinstance(certificate, str) and certificate == "erm" else feature_norm
+    )
     recipe = Recipe(
-        certificate, model, alpha, ridge, _norm(schema, feature_norm), constant, neighbours, hidden,
+        certificate, model, alpha, ridge, norm, constant, neighbours, hidden,
         hyperparameters, k_max, members, adjacency, max_rows, partition_key, training_seed, None, n_jobs,
         progress,
     )  # fmt: skip

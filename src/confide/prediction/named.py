@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,17 @@ MODELS = {
     "erm": ("logistic", "huber_hinge", "softmax"),
     "votes": ("logistic",),
     "interval": ("logistic", "softmax", "mlp"),
+}
+#: Parameter -> the certificate that it belongs to: given with another, it would be silently ignored.
+OWNERS = {
+    "alpha": "erm",
+    "ridge": "erm",
+    "feature_norm": "erm",
+    "constant": "erm",
+    "neighbours": "votes",
+    "hidden": "interval",
+    "hyperparameters": "interval",
+    "k_max": "interval",
 }
 #: Public default of `max_rows` for certificates that need a bound for rounding errors alone.
 MOST_ROWS = 1 << 24
@@ -96,8 +107,8 @@ class Recipe:
         held = self.certificate
         return {
             "certificate": type(held).__name__,
-            "training_seed": getattr(held, "training_seed", self.training_seed),
-            "partition_key": getattr(held, "key", self.partition_key),
+            "training_seed": int(getattr(held, "training_seed", self.training_seed)),
+            "partition_key": str(getattr(held, "key", self.partition_key)),
         }
 
     def check(self, classes: int, feature_bounds: Any = None) -> None:
@@ -132,12 +143,29 @@ class Recipe:
                 f"The 'model' parameter is {self.model!r:.80} with certificate={self.certificate!r}.",
                 f"Pass one of {', '.join(map(repr, MODELS[self.certificate]))}.",
             )
+        self._check_owners()
         if feature_bounds is None:
             raise ParameterError(
                 "The 'feature_bounds' parameter is None.",
                 "Pass bounds (lo, hi) from knowledge; they are never read from the data.",
             )
         self.build(classes, feature_bounds, _columns_of(feature_bounds), 1)
+
+    def _check_owners(self) -> None:
+        """Refuse parameters of another certificate."""
+        defaults = {field.name: field.default for field in fields(self)}
+        for name, owner in OWNERS.items():
+            value = getattr(self, name)
+            if owner != self.certificate and repr(value) != repr(defaults[name]):
+                raise UnsupportedError(
+                    f"The '{name}' parameter is {value!r:.80} with certificate={self.certificate!r}.",
+                    f"Leave it out: it belongs to {owner!r}.",
+                )
+        if self.model != "mlp" and repr(self.hidden) != repr(defaults["hidden"]):
+            raise UnsupportedError(
+                f"The 'hidden' parameter is {self.hidden!r:.80} with model={self.model!r}.",
+                "Leave it out: it belongs to 'mlp'.",
+            )
 
     def _check_object(self, classes: int) -> None:
         if not isinstance(self.certificate, Certificate):
@@ -149,6 +177,13 @@ class Recipe:
             raise ParameterError(
                 f"The certificate has {self.certificate.classes} classes and 'classes' {classes}.",
                 "Declare the same classes.",
+            )
+        asked = Adjacency.parse(self.adjacency)
+        if asked not in (Adjacency.REPLACE_ONE, self.relation):
+            raise UnsupportedError(
+                f"The 'adjacency' parameter is {asked.value!r}, and the certificate counts changes under "
+                f"{self.relation.value!r}.",
+                "Make the certificate under the relation that is asked for.",
             )
 
     def build(self, classes: int, feature_bounds: Any, columns: int, rows: int) -> Certificate:
