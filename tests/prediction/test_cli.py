@@ -282,9 +282,14 @@ def test_long_work_is_shown_and_cleaned_up(monkeypatch):
         pass
     assert told == ["Certifying ...", "stop"]
     monkeypatch.setattr(certify, "QUIET", 0.0)
-    with pytest.raises(KeyError), certify.waiting("Certifying", shown=True):
-        assert started.wait(10)
-        raise KeyError
+
+    def fails():
+        with certify.waiting("Certifying", shown=True):
+            assert started.wait(10)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
     assert told[2:] == ["Certifying ...", "start", "stop"]
     with certify.waiting("Certifying", shown=False):
         assert len(told) == 5

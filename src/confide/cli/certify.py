@@ -14,7 +14,6 @@ import typer
 from confide.cli.shared import Json, check_targets, emit, reporting
 from confide.errors import ParameterError
 
-
 #: Seconds of work after which it is shown.
 QUIET = 2.0
 
