@@ -243,7 +243,10 @@ def _budget(data: str, certificate: str, quick: bool, members: int = 1) -> Itera
 
 def _ensembles(data: str, quick: bool) -> Iterator[Task]:
     """T members at (10, DELTA) for Q = 100 and 10,000; T = 1 is no ensemble."""
-    certificates = ("boxes", "erm") if CLASSES[data] > 2 else ("boxes", "erm", "teachers")
+    n, p = SHAPES[data]
+    certificates = ["boxes"]
+    certificates += ["erm"] if n * p * p < 1e8 else []  # minutes for each number of members
+    certificates += ["teachers"] if CLASSES[data] == 2 else []
     for certificate in certificates:
         for members in (1, 5) if quick else MEMBERS:
             if certificate == "teachers" and members == 1:
