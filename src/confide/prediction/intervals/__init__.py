@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
     from confide.prediction.intervals.certificate import IntervalTraining as IntervalTraining
+    from confide.prediction.intervals.hybrid import HybridTraining as HybridTraining
     from confide.prediction.intervals.hyperparameters import Hyperparameters as Hyperparameters
     from confide.prediction.intervals.network import Network as Network
     from confide.prediction.intervals.training import Intervals as Intervals
@@ -20,6 +21,7 @@ _WHERE = {
     "BallTraining": "ball",
     "FixedBatches": "batches",
     "HashedBatches": "batches",
+    "HybridTraining": "hybrid",
     "Hyperparameters": "hyperparameters",
     "IntervalTraining": "certificate",
     "Intervals": "training",

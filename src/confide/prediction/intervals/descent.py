@@ -170,7 +170,7 @@ class Descent:
         changed = np.array([min(i, rows) if self.replace else i for i in budgets], dtype=np.int64)
         loss = np.zeros((2, len(budgets), self.network.size), dtype=np.int64)
         if most:
-            _largest(kept, step, changed, loss)
+            largest_sums(kept, step, changed, loss)
         loss += (changed * int(clip / step))[None, :, None]
         scale = batch.divisor
         self.tick(1)
@@ -213,7 +213,7 @@ def _decayed(boxes: Boxes, factor: float) -> tuple[Floats, Floats]:
     return factor * ends[0], factor * ends[1]
 
 
-def _largest(kept: Floats, step: float, changed: Ints, out: Ints) -> None:
+def largest_sums(kept: Floats, step: float, changed: Ints, out: Ints) -> None:
     """Write the sums of the i largest kept terms, in grid steps, for each i of `changed`."""
     used = changed > 0
     for side in range(2):
