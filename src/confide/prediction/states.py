@@ -1,8 +1,9 @@
 """Fitted models as plain values and arrays, and back: without pickle, by a list of known classes.
 
-A dataclass is stored as its name and the fields of its constructor; a class with `state` and `from_state` as
-what the one returns and the other takes. Whoever writes a new fitted object adds its name to `KNOWN`. A field
-that came later needs a default, which is what older files then mean.
+A dataclass is stored as its name and the fields of its constructor, a plain class as the attributes that its
+constructor takes, a class with `state` and `from_state` as what the one returns and the other takes. Whoever
+writes a new fitted object adds its name to `KNOWN`. A field that came later needs a default, which is what
+older files then mean.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ KNOWN = {
     "BallTraining": "intervals.ball",
     "Batch": "intervals.descent",
     "BoxRows": "rows",
+    "CertifiedHybrid": "intervals.hybrid",
     "CertifiedLinear": "intervals.ball",
     "CertifiedNetwork": "intervals.certificate",
     "Ensemble": "ensemble",
@@ -33,9 +35,11 @@ KNOWN = {
     "FittedPerPerson": "persons",
     "FixedBatches": "intervals.batches",
     "HashedBatches": "intervals.batches",
+    "HybridTraining": "intervals.hybrid",
     "Hyperparameters": "intervals.hyperparameters",
     "IntervalTraining": "intervals.certificate",
     "Intervals": "intervals.training",
+    "Level": "intervals.hybrid",
     "Levels": "erm_curvature",
     "Neighbours": "votes",
     "PerPerson": "persons",
@@ -46,6 +50,8 @@ KNOWN = {
     "UnitRows": "rows",
     "VoteGap": "votes",
 }
+#: Plain classes whose constructor takes these attributes.
+_ATTRIBUTES = {"CertifiedHybrid": ("certificate", "levels")}
 #: Fields that belong to a machine or a terminal, and not to a model.
 _LOCAL = ("n_jobs", "progress")
 _ROOM = "confide.prediction"
@@ -162,6 +168,9 @@ def _shown(data: Any, arrays: Arrays) -> Any:
 def _fields_of(value: Any) -> dict[str, Any]:
     if hasattr(value, "state"):
         return value.state()
+    names = _ATTRIBUTES.get(type(value).__name__)
+    if names is not None:
+        return {name: getattr(value, name) for name in names}
     assert is_dataclass(value)
     return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
 
