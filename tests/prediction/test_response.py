@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from confide.errors import ParameterError, UnsupportedError
+from confide.ledger import Ledger
 from confide.mechanisms import seeded_stream
 from confide.mechanisms.enclosure import exp_minus
-from confide.prediction import response_probabilities
+from confide.prediction import CertifiedClassifier, response_probabilities
 from confide.prediction.budgets import answers, per_answer
 from confide.prediction.ptr import _above, propose_test_release
 from confide.prediction.response import global_law, response_law
@@ -105,6 +106,40 @@ def test_page_figures():
     p = cauchy_law(1).probabilities(40)
     np.testing.assert_allclose(p[[0, 10, 40]], [0.5265, 0.6323, 0.9951], atol=1e-4)
     assert laplace_law(1, 1e-5).probabilities(0)[0] == pytest.approx(1 - np.exp(-0.25) / 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 7])
+def test_f58_a_distance_of_zero_has_the_noise_of_global_sensitivity(epsilon):
+    # A vote of 0 or 1, told against 1/2 after Cauchy noise of scale 6 / eps or Laplace noise of scale 2 / eps.
+    cauchy = 0.5 + np.arctan(0.5 / (6 / epsilon)) / np.pi
+    laplace = 1 - np.exp(-0.5 / (2 / epsilon)) / 2
+    for law, chance in ((cauchy_law(epsilon), cauchy), (laplace_law(epsilon, 1e-5), laplace)):
+        p = law.probabilities(3)
+        assert p[0] == pytest.approx(chance, rel=1e-6)
+        assert np.isfinite(p).all()
+        labels, k = np.array([0, 1, 1]), np.array([0, 0, 3])
+        law.draw(labels, k, stream=seeded_stream(0))
+        assert labels.tolist() == [0, 1, 1]
+        assert k.tolist() == [0, 0, 3]
+
+
+def test_f61_only_the_class_leaves_and_a_query_asked_again_is_charged_again(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    ledger = Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="d", epsilon=10, delta=0, adjacency="replace_one"
+    )
+    told = []
+    for table in (X, np.vstack([X[:-1], [[1.0, 1.0]]])):  # neighbours whose distances differ
+        model = CertifiedClassifier(["no", "yes"], (-1, 1), ledger=ledger, alpha=0.1)
+        model.fit(table, np.where(table[:, 0] > 0, "yes", "no"))
+        before = ledger.total().epsilon
+        answers = [model.answer(X[:1], 1) for _ in range(2)]
+        assert ledger.total().epsilon == before + 2
+        assert {answer.dtype.kind for answer in answers} == {"U"}
+        assert {answer.shape for answer in answers} == {(1,)}
+        told.append(model.guarantee_.to_json())
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1, 3])

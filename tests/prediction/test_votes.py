@@ -69,6 +69,34 @@ def test_neighbours_are_sound_and_lipschitz(adjacency, classes):
     assert largest >= 3
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "replace_label", "add_remove_one"])
+def test_the_best_attack_on_neighbours_takes_one_change_more_than_the_distance(adjacency):
+    # The nearest rows of the winner give way to copies of the query with the rival's label.
+    X, y = blobs(90, classes=3, seed=30)
+    certificate = VoteGap(15, 3, (-1, 1), adjacency)
+    model, ids = certificate.fit(X, y, ids=np.arange(90)), np.arange(90)
+    Q = np.random.default_rng(31).uniform(-1, 1, (150, 2))
+    labels, k = model.stability(Q)
+    votes = model.votes(Q)
+    assert k.max() >= 5
+    for q, label in enumerate(labels):
+        gaps = votes[q, label] - votes[q] + (np.arange(3) > label)
+        rival = min((c for c in range(3) if c != label), key=lambda c: gaps[c])
+        far = np.linalg.norm(X - Q[q], axis=1) + 10.0 * (y != label)
+        for count in (k[q], k[q] + 1):
+            chosen = np.argsort(far)[:count]
+            A, b, names = X.copy(), y.copy(), ids.copy()
+            b[chosen] = rival
+            if adjacency == "replace_one":
+                A[chosen] = Q[q]
+            elif adjacency == "add_remove_one":
+                A, b = np.vstack([X, np.repeat(Q[q : q + 1], count, 0)]), np.append(y, np.full(count, rival))
+                names = np.arange(90 + count)
+            turned = certificate.fit(A, b, ids=names).stability(Q[q : q + 1])[0][0] != label
+            # An added row drives out the farthest of the nearest, which need not be the winner's.
+            assert turned == (count > k[q]) or (adjacency == "add_remove_one" and not turned)
+
+
 def test_fewer_rows_than_neighbours():
     rng = np.random.default_rng(4)
     for n in (0, 1, 3):
