@@ -38,19 +38,28 @@ def init(
             "--header-ok", help="The first line of the CSV file holds names, even if some look like data."
         ),
     ] = False,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column's published mean and deviation, never those of FILE, and where they are "
+            "published; repeatable.",
+            metavar="NAME=MEAN,DEVIATION,SOURCE",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a schema.toml for FILE with its columns' names and kinds; never a value of its data.
 
     On a terminal it asks for roles, bounds and categories; an empty answer leaves a blank.
     """
-    from confide.schema.template import drafts, interview, template
+    from confide.schema.template import drafts, interview, set_scales, template
 
     try:
         target = output if output is not None else file.with_suffix(".toml")
         if target.exists() and not force:
             raise ParameterError(f"The file {target} exists.", "Pass --force to overwrite it, or --output.")
         columns = drafts(file, delimiter=delimiter, header_ok=header_ok)
+        set_scales(columns, scale or [])
         declared_by = ""
         if not non_interactive and not as_json and _interactive():
             columns, declared_by = interview(columns, _ask)
@@ -78,6 +87,7 @@ def check(
 ) -> None:
     """Validate SCHEMA, and that FILE has its columns; no row of FILE is read."""
     from confide.schema.model import Schema
+    from confide.schema.scale import advice
     from confide.schema.template import misfits
 
     try:
@@ -85,6 +95,7 @@ def check(
         warnings = [] if file is None else misfits(declared, file, delimiter=delimiter)
     except ConfideError as error:
         fail(error, as_json)
+    warnings += advice(declared)
     unnamed = [column.name for column in declared.columns if not declared.declarer(column)]
     if unnamed:
         warnings.append(f"Nobody is named as declaring: {', '.join(unnamed)}. Fill in 'declared_by'.")
@@ -104,6 +115,10 @@ def _facts(schema: Schema) -> dict[str, Any]:
             "kind": column.kind,
             "lower": column.lower,
             "upper": column.upper,
+            "mean": column.mean,
+            "deviation": column.deviation,
+            "clip": column.clip,
+            "source": column.source,
             "categories": None if column.categories is None else list(column.categories),
             "transform": column.transform,
             "missing": column.missing,

@@ -48,6 +48,13 @@ class Column:
         Who declares this column to be what it is. Default: the schema's `declared_by`.
     note : str, optional
         Why the declaration is right.
+    mean, deviation : float, optional
+        Instead of bounds: those published for such a column, in `unit`. They resolve to the bounds
+        mean -+ `clip` deviations. **Never those of this table**: that would be a release nobody paid for.
+    clip : float, optional
+        Default 2.
+    source : str, optional
+        Where mean and deviation are published.
 
     Raises
     ------
@@ -82,6 +89,10 @@ class Column:
     transform: str | None = None
     declared_by: str = ""
     note: str = ""
+    mean: float | None = None
+    deviation: float | None = None
+    clip: float | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         raw = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
@@ -173,7 +184,9 @@ class Column:
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain values, without the name and without defaults."""
         out: dict[str, Any] = {"role": self.role}
-        if self.numeric:
+        if self.mean is not None:
+            out.update(mean=self.mean, deviation=self.deviation, clip=self.clip)
+        elif self.numeric:
             out.update(lower=self.lower, upper=self.upper)
         if self.categories is not None:
             out["categories"] = list(self.categories)
@@ -181,7 +194,7 @@ class Column:
             out["impute"] = self.impute
         if self.missing != ("drop" if self.role == "id" else "impute"):
             out["missing"] = self.missing
-        for key in ("transform", "unit", "declared_by", "note"):
+        for key in ("source", "transform", "unit", "declared_by", "note"):
             if getattr(self, key):
                 out[key] = getattr(self, key)
         return out
@@ -196,4 +209,7 @@ class Column:
         assert self.lower is not None
         assert self.upper is not None
         span = f"{plain(self.lower)} to {plain(self.upper)}"
+        if self.mean is not None:
+            assert self.deviation is not None
+            span += f" (mean {plain(self.mean)}, deviation {plain(self.deviation)})"
         return f"{self.transform} of {span}" if self.transform else span

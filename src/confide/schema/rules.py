@@ -15,6 +15,7 @@ from typing import Any
 from confide.errors import SchemaError
 from confide.schema.cells import BLANKS, label
 from confide.schema.lines import Path
+from confide.schema.scale import SCALE_KEYS, read_scale
 
 ROLES = ("public", "private", "label", "id")
 KINDS = ("numeric", "categorical", "boolean")
@@ -23,7 +24,7 @@ OTHER = "other"
 
 COLUMN_KEYS = (
     "role", "kind", "lower", "upper", "categories", "impute", "missing", "transform",
-    "unit", "declared_by", "note",
+    "unit", "declared_by", "note", *SCALE_KEYS,
 )  # fmt: skip
 TABLE_KEYS = ("name", "declared_by", "unit", "max_rows_per_id", "note")
 
@@ -125,7 +126,7 @@ class _ColumnReader:
         for key in self.raw:
             if key not in COLUMN_KEYS:
                 self.wrong(key, f"there is no key {key!r}.", suggestion(key, COLUMN_KEYS))
-        for key in ("unit", "declared_by", "note"):
+        for key in ("unit", "declared_by", "note", "source"):
             self.fields[key] = self.text(key)
         role = self.choice("role", ROLES)
         if "role" not in self.raw:
@@ -168,19 +169,19 @@ class _ColumnReader:
             return kind
         if "categories" in self.raw:
             return "categorical"
-        if "lower" in self.raw or "upper" in self.raw:
+        if any(key in self.raw for key in ("lower", "upper", "mean", "deviation")):
             return "numeric"
         self.wrong(
             None,
             "neither bounds nor categories are declared, and Confide never takes them from the data.",
-            "Declare lower and upper, or categories, from public knowledge.",
+            "Declare lower and upper, mean and deviation, or categories, from public knowledge.",
         )
         return None
 
     def read_id(self) -> None:
         self.fields["kind"] = "id"
-        for key in ("kind", "lower", "upper", "categories", "impute", "transform"):
-            if key in self.raw and not (key == "kind" and self.raw[key] == "id"):
+        for key in ("kind", "lower", "upper", "categories", "impute", "transform", *SCALE_KEYS):
+            if self.raw.get(key, "") != "" and not (key == "kind" and self.raw[key] == "id"):
                 self.wrong(key, f"an id column takes no {key!r}.", "Remove the key.")
         missing = self.choice("missing", ("drop", "reject"))
         self.fields["missing"] = missing or "drop"
@@ -190,6 +191,12 @@ class _ColumnReader:
             self.wrong("categories", "a numeric column takes no categories.", "Remove them, or the kind.")
         transform = self.choice("transform", TRANSFORMS)
         self.fields["transform"] = transform
+        if any(self.raw.get(key, "") != "" for key in SCALE_KEYS):
+            scale = read_scale(self.raw, self.finite, self.wrong)
+            self.fields.update(scale)
+            if not scale:
+                return
+            self.raw = {**self.raw, "lower": scale["lower"], "upper": scale["upper"]}
         lower, upper = self.bound("lower"), self.bound("upper")
         self.fields.update(lower=lower, upper=upper)
         if lower is None or upper is None:
@@ -234,6 +241,10 @@ class _ColumnReader:
                 f"Declare {key} from public knowledge.",
             )
             return None
+        return self.finite(key)
+
+    def finite(self, key: str) -> float | None:
+        value = self.raw[key]
         if not is_number(value):
             self.wrong(key, f"{key!r} is {value!r}.", "Use a number.")
             return None
@@ -247,8 +258,8 @@ class _ColumnReader:
         return number + 0.0  # no negative zero, which would print and hash differently
 
     def read_categories(self, kind: str) -> None:
-        for key in ("lower", "upper", "transform"):
-            if key in self.raw:
+        for key in ("lower", "upper", "transform", *SCALE_KEYS):
+            if self.raw.get(key, "") != "":
                 self.wrong(
                     key, f"a {kind} column takes no {key!r}.", "Remove it, or declare kind = 'numeric'."
                 )

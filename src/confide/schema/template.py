@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confide.errors import DataError
+from confide.errors import DataError, ParameterError
 from confide.schema.cells import BLANKS
 from confide.schema.rules import ROLES, TRANSFORMS
 
@@ -91,6 +91,27 @@ def _kind(type_: pa.DataType | None) -> str | None:
     return "categorical"
 
 
+def set_scales(columns: list[Draft], scales: Iterable[str]) -> None:
+    """Fill in published means and deviations, each ``NAME=MEAN,DEVIATION[,SOURCE]``.
+
+    Raises
+    ------
+    ParameterError
+        If one names no column, or a column of text or truth values.
+    """
+    from confide.schema.scale import parse_scale
+
+    for text in scales:
+        name, values = parse_scale(text, [draft.name for draft in columns])
+        draft = next(draft for draft in columns if draft.name == name)
+        if draft.kind not in ("numeric", None):
+            raise ParameterError(
+                f"The column {name!r} is {draft.kind} by the file's own types.", "Give numbers a scale."
+            )
+        draft.kind = "numeric"
+        draft.values.update(values)
+
+
 def interview(columns: list[Draft], ask: Ask) -> tuple[list[Draft], str]:
     """Ask for role, bounds or categories of each column; an empty answer leaves the place blank.
 
@@ -111,7 +132,7 @@ def interview(columns: list[Draft], ask: Ask) -> tuple[list[Draft], str]:
             draft.kind = (
                 ask(f"{draft.name}: kind (numeric, categorical, boolean)", draft.kind or "") or draft.kind
             )
-            if draft.kind == "numeric":
+            if draft.kind == "numeric" and "mean" not in draft.values:
                 for key in ("lower", "upper"):
                     draft.values[key] = ask(f"{draft.name}: public {key} bound", "")
             elif draft.kind == "categorical":
@@ -155,12 +176,22 @@ def _column_lines(draft: Draft, toml_text: Callable[[str], str]) -> list[str]:
         return lines
     if draft.kind == "boolean":
         return [*lines, "categories = [false, true]"]
-    if draft.kind in ("numeric", None):
+    if "mean" in values:
+        lines += [f"{key} = {_number(values[key])}" for key in ("mean", "deviation")]
+        lines.append("clip = 2  # deviations; bounds are mean -+ clip deviations")
+        lines.append(f"source = {toml_text(values['source'])}  # the publication; never this table")
+    elif draft.kind in ("numeric", None):
         for key in ("lower", "upper"):
             number = _number(values.get(key, ""))
             lines.append(
                 f"{key} = {number}" if number else f"# {key} =   # from public knowledge, in raw units"
             )
+        if not any(_number(values.get(key, "")) for key in ("lower", "upper")):
+            lines.append(
+                "# mean =   # or published mean and deviation, with their source, instead of bounds;"
+            )
+            lines.append("# deviation =   # never those of this table")
+            lines.append('# source = ""')
         lines.append(f'# transform = "log"  # {" or ".join(TRANSFORMS)}, applied after clipping')
     if draft.kind in ("categorical", None):
         names = [part.strip() for part in values.get("categories", "").split(",") if part.strip()]
