@@ -21,7 +21,7 @@ from confide.prediction import (
     vote_gap,
 )
 from confide.prediction.certificate import Certificate, Certified, id_digests
-from confide.prediction.persons import PerPerson, check_queries, kept, per_person
+from confide.prediction.persons import PerPerson, kept, per_person
 
 from .helpers import blobs  # isort: skip
 
@@ -346,24 +346,6 @@ def test_persons_of_one_row_are_rows():
     table = PerPerson(certificate, 4)
     assert np.array_equal(table.fit(X, y).stability(Q)[1], certificate.fit(X, y).stability(Q)[1] // 4)
     assert (table.adjacency, table.classes) == (certificate.adjacency, 2)
-
-
-def test_queries_are_refused_before_a_charge():
-    X, y, ids = people(40, 2)
-    bad = [[np.nan, 0.0]]
-    interval = IntervalTraining([2, 2], SETTINGS, 4, init=np.zeros(6))
-    for certificate in (
-        interval,
-        Persons(interval, 2),
-        Persons(Ensemble(interval, 2), 2),
-        Ensemble(interval, 2),
-    ):
-        model = certificate.fit(X, y, ids=ids)
-        check_queries(model, [[0.0, 0.0]])
-        with pytest.raises(DataError, match="not a finite number"):
-            check_queries(model, bad)
-    for certificate in (StronglyConvexERM(1.0), Persons(VoteGap(3, 2, BOUNDS), 2)):
-        check_queries(certificate.fit(X, y, ids=ids), bad)
 
 
 def test_bad_parameters():

@@ -56,9 +56,8 @@ from confide.prediction.certificate import (
     row_hash,
 )
 from confide.prediction.ensemble import Ensemble
-from confide.prediction.intervals.ball import CertifiedLinear
 from confide.prediction.intervals.batches import FixedBatches
-from confide.prediction.intervals.certificate import CertifiedNetwork, IntervalTraining
+from confide.prediction.intervals.certificate import IntervalTraining
 from confide.prediction.laws import whole
 from confide.prediction.votes import TeacherVotes
 from confide.privacy import Adjacency
@@ -284,22 +283,3 @@ def _(certificate: IntervalTraining, rows: int) -> int:
     if certificate.budget == "step" and isinstance(batches, FixedBatches):
         return -(-rows // batches.count)
     return rows
-
-
-def check_queries(certified: Certified, queries: ArrayLike) -> None:
-    """Refuse queries that a fitted model would refuse, before anything is charged or computed on it.
-
-    Raises
-    ------
-    DataError
-        A network reads finite numbers alone.
-    """
-    inner = certified
-    while not isinstance(inner, CertifiedNetwork | CertifiedLinear):
-        held = getattr(inner, "model", None) or (*getattr(inner, "models", ()), None)[0]
-        if held is None or not isinstance(held, Certified):
-            return
-        inner = held
-    mapped = getattr(inner.certificate, "mapped", lambda rows: rows)
-    if not np.isfinite(np.asarray(mapped(queries), dtype=np.float64)).all():
-        raise DataError("A query has a cell that is not a finite number.", "Impute it before asking.")
