@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from confide.errors import DataError, ParameterError
 from confide.prediction import (
@@ -26,6 +26,7 @@ from confide.prediction.persons import PerPerson, kept, per_person
 from .helpers import blobs  # isort: skip
 
 BOUNDS = (-1, 1)
+TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 SETTINGS = {"learning_rate": 2.0, "clip": 0.1}
 
 
@@ -94,7 +95,7 @@ def certificates(relation, classes):
     found = {
         "erm": plain,
         "votes": VoteGap(25, classes, BOUNDS, relation),
-        "teachers": TeacherVotes(LogisticRegression(), 9, classes, BOUNDS, relation),
+        "teachers": TeacherVotes(TREE, 9, classes, BOUNDS, relation),
         "interval": interval,
         "batches": batched,
         "epoch": IntervalTraining(layers, SETTINGS, 12, relation, init=np.zeros(3 * classes), batches=some,
@@ -191,7 +192,7 @@ def test_what_is_divided_by_what():
     for certificate, divisor in (
         (StronglyConvexERM(2.0), 5),
         (VoteGap(9, 2, BOUNDS), 5),
-        (TeacherVotes(LogisticRegression(), 9, 2, BOUNDS), 1),
+        (TeacherVotes(TREE, 9, 2, BOUNDS), 1),
         (IntervalTraining([2, 2], SETTINGS, 12, init=np.zeros(6)), 5),
         (IntervalTraining([2, 2], SETTINGS, 12, **fixed), 3),  # two batches: at most 3 of 5 rows in each
         (IntervalTraining([2, 2], SETTINGS, 12, budget="epoch", **fixed), 5),
@@ -226,7 +227,7 @@ def test_teachers_keep_all_rows_and_others_the_first_by_hash():
     # A person in a teacher's part is there with all rows.
     seen = []
 
-    class Counting(LogisticRegression):
+    class Counting(DecisionTreeClassifier):
         def fit(self, cells, labels):
             seen.append(len(labels))
             return super().fit(cells, labels)
