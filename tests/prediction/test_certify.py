@@ -9,6 +9,7 @@ from sklearn.dummy import DummyClassifier
 
 import confide
 from confide.errors import (
+    AssumptionError,
     BudgetError,
     DataError,
     LedgerError,
@@ -287,6 +288,15 @@ def test_answers_are_charged_and_refused_whole(book):
     model.certified = held
     assert model.answer({name: cells[:0] for name, cells in ROWS.items()}, 1).shape == (0,)
     assert book.total().epsilon == 2
+
+
+def test_a_ledger_never_takes_seeded_answers(book):
+    model = confide.certify(table(), ledger=book, random_state=1)
+    with pytest.raises(AssumptionError, match="seeded"):
+        model.answer(ROWS, 1)
+    with pytest.raises(AssumptionError, match="seeded"):
+        confide.certify(table()).answer(ROWS, 1, ledger=book, random_state=1)
+    assert book.total().epsilon == 0
 
 
 def test_a_query_that_cannot_be_read_is_refused_before_the_charge(book):

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from confide.errors import BudgetError, DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.ledger import Ledger
-from confide.prediction import CertifiedClassifier, Ensemble, StronglyConvexERM, VoteGap
+from confide.prediction import CertifiedClassifier, Ensemble, Persons, StronglyConvexERM, VoteGap
 
 from .helpers import blobs  # isort: skip
 
@@ -154,7 +154,8 @@ def test_bad_parameters_before_any_data():
     for options in ({"classes": None}, {"classes": [1]}, {"classes": [1, 1]}, {"feature_bounds": None}, {"alpha": 0},
                     {"certificate": "boxes"}, {"certificate": 3}, {"adjacency": "rows"}, {"members": 0},
                     {"adjacency": "add_remove_one"}, {"members": 5}, {"certificate": VoteGap(5, 3, BOUNDS)},
-                    {"random_state": "x"}, {"certificate": "votes", "neighbours": 0}):  # fmt: skip
+                    {"random_state": "x"}, {"certificate": "votes", "neighbours": 0}, {"certificate": Persons(VoteGap(5, 2, BOUNDS), 2), "max_rows_per_id": 2},
+                    {"max_rows_per_id": 0}):  # fmt: skip
         model = CertifiedClassifier(**{"classes": [0, 1], "feature_bounds": BOUNDS, **options})
         with pytest.raises(ParameterError):
             model.fit(Unread(), Unread())

@@ -68,8 +68,8 @@ def predict(
 ) -> None:
     """Answer the rows of ROWS from MODEL; rows are public.
 
-    A certified model charges each answer, and the sum of all before the first is computed. A model that was
-    trained privately answers for nothing: --epsilon and --ledger are then refused.
+    A certified model charges each answer, and the sum of all before the first is computed.
+    A model that was trained privately predicts for nothing: --epsilon is then refused.
     """
     with reporting(as_json):
         from confide.prediction.saved import holds_certified

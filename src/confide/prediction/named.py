@@ -132,6 +132,7 @@ class Recipe:
         key_bytes(self.partition_key)
         if not isinstance(self.certificate, str):
             self._check_object(classes)
+            self._joined(self.certificate)
             return
         if self.certificate not in MODELS:
             raise ParameterError(
@@ -208,7 +209,7 @@ class Recipe:
         if self.ridge is None and (self.relation is Adjacency.ADD_REMOVE_ONE or self.members > 1):
             raise ParameterError(
                 "The 'ridge' parameter is None where the rows of a model are not a public number.",
-                "Pass ridge: the Lambda of the sum of losses.",
+                "Pass ridge, the Lambda of the sum of losses: alpha times a public guess of a model's rows.",
             )
         return StronglyConvexERM(
             self.alpha * max(1, rows) if self.ridge is None else self.ridge,
