@@ -8,7 +8,13 @@ import pytest
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.prediction import states
 from confide.prediction.certificate import Certificate, Certified
-from confide.prediction.intervals import BallTraining, FixedBatches, HashedBatches, IntervalTraining
+from confide.prediction.intervals import (
+    BallTraining,
+    FixedBatches,
+    HashedBatches,
+    Hyperparameters,
+    IntervalTraining,
+)
 
 from .helpers import neighbour, train_plainly  # isort: skip
 
@@ -21,6 +27,19 @@ SETTINGS = {
     "batches": (
         {"learning_rate": 0.4, "clip": 0.6, "epochs": 4, "learning_rate_decay": 0.2},
         {"batches": FixedBatches(3)},
+    ),
+    "momentum": ({"learning_rate": 0.2, "clip": 0.8, "epochs": 12, "momentum": 0.5, "weight_decay": 0.1}, {}),
+    "momentum_batches": (  # the rate's metric changes at every step
+        {"learning_rate": 0.1, "clip": 0.8, "epochs": 5, "momentum": 0.8, "learning_rate_decay": 0.3},
+        {"batches": FixedBatches(2)},
+    ),
+    "nesterov": (
+        {"learning_rate": 0.2, "clip": 4.0, "epochs": 10, "momentum": 0.6, "nesterov": True},
+        {"classes": 3},
+    ),
+    "nesterov_expanding": (
+        {"learning_rate": 2.0, "clip": 0.5, "epochs": 3, "momentum": 0.5, "nesterov": True},
+        {},
     ),
     "softmax": ({"learning_rate": 0.3, "clip": 4.0, "epochs": 6}, {"classes": 3}),
     "softmax_batches": (
@@ -201,6 +220,41 @@ def test_decay_keeps_the_radius_bounded_where_steps_alone_add_it_up():
     assert radius(1, 0) < 0.1 * 2 * 0.5 / 100 * (1 + 1e-5)  # rounding is the smallest part
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_costs_about_its_share_where_steps_are_short(nesterov):
+    def radius(beta):
+        settings = {"learning_rate": 0.02 * (1 - beta), "momentum": beta, "nesterov": nesterov, "epochs": 300}
+        model = BallTraining(3, {**settings, "clip": 0.5, "clip_by": "norm"}, 1.0, k_max=1)
+        return model.reach([100.0], [100])[0]
+
+    for beta in (0.3, 0.6, 0.9):
+        assert radius(0) * 0.95 < radius(beta) < radius(0) * (1 + beta) * 1.02
+    still = {"learning_rate": 1.0, "momentum": 0.5, "epochs": 0, "clip": 1.0, "clip_by": "norm"}
+    assert BallTraining(3, still, 1.0, k_max=1).reach([9.0], [9])[0] < 1e-200
+
+
+def test_the_metric_of_momentum_bounds_products_of_any_steps():
+    """Random symmetric G in the range, three dimensions: |u| of the recursion stays within the radius."""
+    from confide.prediction.intervals.ball_momentum import momentum_moves
+
+    rng = np.random.default_rng(10)
+    for nesterov in (False, True):
+        for _ in range(40):
+            beta, rate, smooth = rng.uniform(0.05, 0.9), rng.uniform(0.05, 1), rng.uniform(0.1, 2)
+            settings = Hyperparameters(rate, 1.0, 8, "norm", beta, nesterov, 0.1, rng.choice([0.0, 0.5]))
+            found, _ = momentum_moves(
+                settings, [10.0], longest=1.0, smooth=smooth, start=0.0, row_error=(0.0, 0.0)
+            )
+            u = p = np.zeros(3)
+            for step in range(8):
+                basis = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+                ends = rng.choice([0, smooth, rng.uniform(0, smooth)], size=3)
+                g = (basis * (ends + 0.1)) @ basis.T @ u + 0.2 * rng.choice([-1, 1]) * np.eye(3)[0]
+                p = beta * p + g
+                u = u - settings.rate(step) * (g + beta * p if nesterov else p)
+            assert np.linalg.norm(u) <= found
+
+
 def test_a_change_lies_in_one_batch():
     """An epoch of three batches costs what one step of a third of the rows costs, not three."""
     settings = {"learning_rate": 0.1, "clip": 0.5, "clip_by": "norm"}
@@ -361,7 +415,7 @@ def test_what_has_no_proof_is_refused():
     with pytest.raises(UnsupportedError):
         BallTraining(3, good, 1.0, adjacency="add_remove_one")
     with pytest.raises(UnsupportedError):
-        BallTraining(3, {**good, "momentum": 0.5}, 1.0)
+        BallTraining(3, {**good, "momentum": 0.5}, 1.0, "add_remove_one", HashedBatches(1, 9))
     with pytest.raises(UnsupportedError):
         BallTraining(3, {**good, "clip_by": "value"}, 1.0)
     with pytest.raises(UnsupportedError, match="Softmax"):

@@ -4,9 +4,9 @@ Boxes forget that gradient descent on a convex loss contracts; after a few dozen
 ball does not forget.
 
 Setting: logistic loss (one logit) or softmax (one logit a class), logits Theta a with a = (x, 1), rows
-shortened to |x| <= B (public), gradients clipped by norm at c, weight decay lambda, no momentum, fixed or
-hashed batches. Norms of models are Euclidean (Frobenius). A batch of n rows has the divisor b: n itself
-under replacement, public under add/remove.
+shortened to |x| <= B (public), gradients clipped by norm at c, weight decay lambda, fixed or hashed batches;
+momentum as in `ball_momentum`. Norms of models are Euclidean (Frobenius). A batch of n rows has the divisor
+b: n itself under replacement, public under add/remove.
 
 **Clipping keeps convexity.** One logit: a row's gradient (sigma(z) - y) a, scaled to norm <= c, is psi(z) a
 with psi(z) = sigma(z) - y cut to [-c/|a|, c/|a|]: psi is nondecreasing in z and 1/4-Lipschitz. Softmax: a
@@ -66,6 +66,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.prediction.intervals.ball_momentum import momentum_moves
 from confide.prediction.intervals.batches import Batches
 from confide.prediction.intervals.hyperparameters import Hyperparameters
 from confide.prediction.intervals.network import Floats, Ints, Network, apply_map, blocks, matrix
@@ -92,7 +93,8 @@ class BallTraining:
     inputs : int
         Columns, after `features`.
     hyperparameters : Hyperparameters or mapping
-        ``clip_by="norm"`` and no momentum.
+        ``clip_by="norm"``. Momentum under replacement alone; it costs a factor of about 1 + momentum, and
+        more where rate/(1 - momentum) times the smoothness (B^2 + 1)/4 (softmax: /2) is not far below 1.
     feature_norm : float
         B > 0, public: longer rows, and queries, are shortened to it (after `features`).
     adjacency : Adjacency or str
@@ -115,8 +117,8 @@ class BallTraining:
     Raises
     ------
     UnsupportedError
-        With momentum (a step is no contraction), a clip by value (the clipped loss is not convex) or, for
-        softmax, a clip that may bind.
+        With momentum under add/remove, a clip by value (the clipped loss is not convex) or, for softmax, a
+        clip that may bind.
 
     Notes
     -----
@@ -150,10 +152,12 @@ class BallTraining:
         init = np.zeros(network.size) if self.init is None else self.init
         plan = Plan.of(network, init, self.hyperparameters, self.adjacency, self.batches, "step", None)
         settings: Hyperparameters = plan.settings
-        if settings.momentum or settings.clip_by != "norm":
+        added = plan.adjacency is Adjacency.ADD_REMOVE_ONE
+        if (settings.momentum and added) or settings.clip_by != "norm":
             raise UnsupportedError(
-                f"The ball with momentum {settings.momentum} and a clip by {settings.clip_by}.",
-                "Pass momentum=0 and clip_by='norm', or use IntervalTraining.",
+                f"The ball with momentum {settings.momentum} and a clip by {settings.clip_by} under "
+                f"{plan.adjacency.value}.",
+                "Pass momentum=0 or a replacement relation, and clip_by='norm'; or use IntervalTraining.",
             )
         if not 0 < float(self.feature_norm) < 1e50:
             raise ParameterError(
@@ -253,15 +257,23 @@ class BallTraining:
         a = math.sqrt(self.feature_norm**2 + 1)
         longest = min(clip, self._longest * (1 + 8 * _U))
         smooth, decay = a * a / (4 if self.classes == 2 else 2), settings.weight_decay
-        R = np.full(loads.shape[1], float(np.linalg.norm(self.plan.init)) * (1 + 2 * M * _U))
-        moved = np.zeros_like(loads)
+        start = float(np.linalg.norm(self.plan.init)) * (1 + 2 * M * _U)
         size = self.plan.network.size
+        # e_row of a model of norm R: the first plus the second times R.
+        error = (a * (self.classes + 2) * 2.0**-50 + 2 * (M + 8) * _U * clip + math.sqrt(size) * grid,
+                 4 * M * _U * a * a)  # fmt: skip
+        if settings.momentum:
+            found, norm = momentum_moves(
+                settings, divisors, longest=longest, smooth=smooth, start=start, row_error=error
+            )
+            return np.array([found + 8 * M * _U * norm])
+        R = np.full(loads.shape[1], start)
+        moved = np.zeros_like(loads)
         with np.errstate(all="ignore"):
             for step in range(settings.epochs * len(divisors)):
                 rate, batch = settings.rate(step), step % len(divisors)
                 N, kept = loads[batch], abs(1 - rate * decay)
-                e_row = a * (4 * M * _U * R * a + (self.classes + 2) * 2.0**-50)
-                e_row = e_row + 2 * (M + 8) * _U * clip + math.sqrt(size) * grid
+                e_row = error[0] + error[1] * R
                 e = 2 * (rate * N * (e_row + 8 * _U * clip) + 8 * _U * (1 + rate * decay) * R)
                 q = np.maximum(kept, rate * (smooth * N + decay) - 1) * (1 + 16 * _U)
                 moved = q * moved + 2 * e
