@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.training import train_intervals as train_intervals
     from confide.prediction.model import CertifiedModel as CertifiedModel
     from confide.prediction.persons import Persons as Persons
+    from confide.prediction.pictures import accuracy_by_epsilon as accuracy_by_epsilon
+    from confide.prediction.pictures import accuracy_by_queries as accuracy_by_queries
+    from confide.prediction.pictures import boxes_figure as boxes_figure
+    from confide.prediction.pictures import distances_figure as distances_figure
+    from confide.prediction.pictures import trace_intervals as trace_intervals
+    from confide.prediction.pictures import widths_figure as widths_figure
     from confide.prediction.recommend_front import recommend as recommend
     from confide.prediction.recommend_margins import recommend_from_margins as recommend_from_margins
     from confide.prediction.recommendation import Recommendation as Recommendation
@@ -36,6 +42,12 @@ if TYPE_CHECKING:
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
+    "widths_figure": "pictures",
+    "trace_intervals": "pictures",
+    "distances_figure": "pictures",
+    "boxes_figure": "pictures",
+    "accuracy_by_queries": "pictures",
+    "accuracy_by_epsilon": "pictures",
     "BallTraining": "intervals.ball",
     "FixedBatches": "intervals.batches",
     "HashedBatches": "intervals.batches",

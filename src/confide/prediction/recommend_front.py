@@ -118,8 +118,9 @@ def recommend(
     and a change moves the weights by 2 / (alpha n).
 
     Accuracies are expectations over the noise: no answer is drawn. The sparse vector is simulated for queries
-    in random order; a query that it leaves open counts as a guess. The best of many settings looks better
-    than it is by about its standard error.
+    in random order, three unstable ones added to the public ones (an epoch may end with a query rarer than
+    they show); a query that it leaves open counts as a guess. The best of many settings looks better than it
+    is by about its standard error.
 
     Examples
     --------
