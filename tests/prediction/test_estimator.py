@@ -195,7 +195,12 @@ REASONS = {
         CertifiedClassifier([0, 1], (-4, 4), certificate="votes"),
         CertifiedClassifier([0, 1], (-4, 4), certificate="interval", k_max=3),
     ],
-    expected_failed_checks=lambda estimator: REASONS,
+    expected_failed_checks=lambda estimator: {
+        name: reason
+        for name, reason in REASONS.items()
+        # Where n is public, an interval certificate has no use for an empty table, and says so.
+        if estimator.certificate != "interval" or name != "check_estimators_empty_data_messages"
+    },
 )
 def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():
