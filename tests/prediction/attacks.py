@@ -16,10 +16,9 @@ def score(model, query):
         return sum(_soft(score(member, query)) for member in model.models)
     if kind == "FittedERM":
         return _both(model.rows(query[None])[0] @ model.weights.T)
-    if kind == "CertifiedNetwork":
-        return _both(_forward(model.nominal, list(model.certificate.layers), query))
-    if kind == "CertifiedLinear":
-        return _both(_forward(model.nominal, [query.size, 1], query))
+    if hasattr(model, "nominal"):
+        linear = [query.size, model.nominal.size // (query.size + 1)]
+        return _both(_forward(model.nominal, list(getattr(model.certificate, "layers", linear)), query))
     return model.votes(query[None])[0].astype(float)
 
 

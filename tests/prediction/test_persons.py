@@ -21,8 +21,10 @@ from confide.prediction import (
     vote_gap,
 )
 from confide.prediction.certificate import Certificate, Certified, id_digests
+from confide.prediction.intervals import HybridTraining
 from confide.prediction.persons import PerPerson, kept, per_person
 
+from .attacks import score  # isort: skip
 from .helpers import blobs  # isort: skip
 
 BOUNDS = (-1, 1)
@@ -104,9 +106,12 @@ def certificates(relation, classes):
         "ensemble of votes": Ensemble(VoteGap(9, classes, BOUNDS, relation), 5),
         "ensemble of intervals": Ensemble(batched, 3),
     }  # fmt: skip
-    if relation != "add_remove_one" and classes == 2:
-        found["ball"] = BallTraining(2, {**SETTINGS, "clip": 0.5, "epochs": 4, "clip_by": "norm"}, 1.0, relation,
-                                     batches=FixedBatches(2))  # fmt: skip
+    by_norm = {"learning_rate": 1.0, "clip": 2.01, "epochs": 4, "clip_by": "norm"}
+    found["ball"] = BallTraining(2, by_norm, 1.0, relation, batches=some, classes=classes)
+    if classes == 2:
+        found["hybrid"] = HybridTraining(
+            [2, 3, 1], {**by_norm, "clip": 0.2, "epochs": 1}, 16, relation, batches=some
+        )
     return found
 
 
@@ -133,7 +138,7 @@ def test_persons_are_sound_and_lipschitz(relation, classes, name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("relation", "classes", "name"), CASES)
 def test_persons_at_length(relation, classes, name):
-    """56 cases of 3,600 checks: above 200,000."""
+    """More than 60 cases of 3,600 checks: above 200,000."""
     rng = np.random.default_rng(7)
     checks = 0
     for most in (2, 3, 5):
@@ -142,6 +147,70 @@ def test_persons_at_length(relation, classes, name):
         done, _ = check_persons(certificate, table, rng.uniform(-1, 1, (150, 2)), most, rng, pairs=4, steps=2)
         checks += done
     assert checks == 3600
+
+
+def attack_persons(certificate, table, query, label, count, rng):
+    """Yield the class of a query while all rows of `count` persons climb against it, as one row."""
+    X, y, ids = table
+    held = np.exp(-np.linalg.norm(X - query, axis=1)) * np.where(y == label, 1.0, -1.0)
+    persons = np.unique(ids)
+    strongest = persons[np.argsort([-held[ids == person].sum() for person in persons])][:count]
+    mine = np.isin(ids, strongest)
+    rival = int(rng.choice([c for c in range(certificate.classes) if c != label]))
+
+    def told(row):
+        A, b, names = X.copy(), y.copy(), ids
+        b[mine] = rival
+        if certificate.adjacency.value != "replace_label":
+            A[mine] = row
+        if certificate.adjacency.value == "add_remove_one":  # half of them go, as many strangers come
+            gone = np.isin(ids, strongest[: count // 2])
+            come = (count - count // 2) * certificate.max_rows_per_id
+            A = np.vstack([X[~gone], np.repeat(row[None], come, 0)])
+            b = np.append(y[~gone], np.full(come, rival))
+            names = np.append(ids[~gone], 10**6 + np.arange(come) // certificate.max_rows_per_id)
+        model = certificate.fit(A, b, ids=names)
+        values = score(model, query)
+        return values[rival] - values[label], int(model.stability(query[None])[0][0])
+
+    row = np.clip(query + 0.1 * rng.normal(size=query.size), -1, 1)
+    for step in (0.5, 0.25):
+        base, answer = told(row)
+        yield answer
+        slope = [told(row + 1e-3 * unit)[0] - base for unit in np.eye(row.size)]
+        row = np.clip(row + step * np.sign(slope), -1, 1)
+    yield told(row)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("relation", "classes", "name"), CASES)
+def test_attacks_by_persons_at_length(relation, classes, name):
+    """More than 60 cases of up to 12 attacks, three tables each."""
+    rng = np.random.default_rng(20)
+    certificate = Persons(certificates(relation, classes)[name], 3)
+    table = people(80, 3, seed=21, classes=classes)
+    Q = rng.uniform(-1, 1, (200, 2))
+    labels, k = certificate.fit(*table[:2], ids=table[2]).stability(Q)
+    for q in rng.permutation(np.flatnonzero(k))[:12]:
+        for told in attack_persons(certificate, table, Q[q], labels[q], int(k[q]), rng):
+            assert told == labels[q]
+
+
+@pytest.mark.parametrize("name", ["erm", "votes", "batches"])
+def test_attacks_by_persons(name):
+    rng = np.random.default_rng(22)
+    certificate = Persons(certificates("replace_one", 2)[name], 3)
+    table = people(80, 3, seed=23)
+    Q = rng.uniform(-1, 1, (200, 2))
+    labels, k = certificate.fit(*table[:2], ids=table[2]).stability(Q)
+    turned = 0
+    for q in rng.permutation(np.flatnonzero(k))[:8]:
+        assert all(
+            t == labels[q] for t in attack_persons(certificate, table, Q[q], labels[q], int(k[q]), rng)
+        )
+        larger = attack_persons(certificate, table, Q[q], labels[q], min(60, 4 * int(k[q]) + 8), rng)
+        turned += any(t != labels[q] for t in larger)
+    assert turned >= 1
 
 
 def test_the_cases_at_length_are_above_two_hundred_thousand():
@@ -196,6 +265,8 @@ def test_what_is_divided_by_what():
         (IntervalTraining([2, 2], SETTINGS, 12, init=np.zeros(6)), 5),
         (IntervalTraining([2, 2], SETTINGS, 12, **fixed), 3),  # two batches: at most 3 of 5 rows in each
         (IntervalTraining([2, 2], SETTINGS, 12, budget="epoch", **fixed), 5),
+        (HybridTraining([2, 3, 1], {**SETTINGS, "clip_by": "norm"}, 12, batches=2), 3),
+        (BallTraining(2, {**SETTINGS, "clip_by": "norm"}, 1.0, batches=2), 5),
         (IntervalTraining([2, 2], SETTINGS, 12, "add_remove_one", batches=HashedBatches(2, 60)), 5),
     ):
         persons = Persons(certificate, 5)

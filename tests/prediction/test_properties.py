@@ -23,7 +23,7 @@ from confide.prediction import (
     TeacherVotes,
     VoteGap,
 )
-from confide.prediction.intervals import Network
+from confide.prediction.intervals import HybridTraining, Network
 
 from .attacks import attack  # isort: skip
 from .helpers import blobs, check_neighbours  # isort: skip
@@ -58,11 +58,14 @@ def certificates(relation, classes):
         }.items()
     }
     found |= {"votes": votes, "teachers": teachers, **boxes}
-    if relation != "add_remove_one" and classes == 2:
-        settings = {"learning_rate": 0.5, "clip": 0.5, "epochs": 8, "clip_by": "norm", "weight_decay": 0.1}
-        found["ball"] = BallTraining(2, settings, 1.0, relation)
-        found["ball batches"] = BallTraining(2, settings, 1.0, relation, batches=FixedBatches(3))
-        found["ensemble ball"] = Ensemble(found["ball"], 3)
+    settings = {"learning_rate": 0.5, "clip": 2.01, "epochs": 8, "clip_by": "norm", "weight_decay": 0.1}
+    ball = {"adjacency": relation, "classes": classes}
+    found["ball"] = BallTraining(2, settings, 1.0, batches=placed(relation, 1), **ball)
+    found["ball batches"] = BallTraining(2, settings, 1.0, batches=placed(relation, 3), **ball)
+    found["ensemble ball"] = Ensemble(found["ball batches"], 3)
+    if classes == 2:
+        settings = {"learning_rate": 1.0, "clip": 0.2, "epochs": 2, "clip_by": "norm"}
+        found["hybrid"] = HybridTraining([2, 4, 1], settings, 12, relation, batches=placed(relation, 2))
     found |= {
         "ensemble erm": Ensemble(plain, 5),
         "ensemble votes": Ensemble(votes, 5),
@@ -78,11 +81,14 @@ def certificates(relation, classes):
 def training(relation, classes, *, hidden=(), one=False, count=1, k_max=16, budget="step", levels="all",
              **settings):  # fmt: skip
     layers = [2, *hidden, 1 if one else classes]
-    batches = HashedBatches(count, 150 / count) if relation == "add_remove_one" else FixedBatches(count)
     init = Network(tuple(layers)).initial(0) if hidden else np.zeros(3 * layers[-1])
     settings = {"learning_rate": 2.0, "clip": 0.1, **settings}
-    return IntervalTraining(layers, settings, k_max, relation, init=init, batches=batches, budget=budget,
-                            levels=levels)  # fmt: skip
+    return IntervalTraining(layers, settings, k_max, relation, init=init, batches=placed(relation, count),
+                            budget=budget, levels=levels)  # fmt: skip
+
+
+def placed(relation, count):
+    return HashedBatches(count, 150 / count) if relation == "add_remove_one" else FixedBatches(count)
 
 
 NAMED = [

@@ -28,9 +28,10 @@ Three certificates do better than floor(k / m):
 - `TeacherVotes`: a person is in one part, whatever its rows, and changes one vote. k itself.
 - `Ensemble(c, T)`: a person is in one part, so each member's distance is divided and not that of the vote: a
   member that needs c rows to turn needs ceil(c / m) persons, and sum ceil(c_i / m) >= ceil(sum c_i / m).
-- `IntervalTraining` with c fixed batches and the budget for a step. A person's rows are put side by side, so
-  each batch has at most r = ceil(m / c) of them. The proof of `confide.prediction.intervals.descent` needs
-  one changed row in *each* batch, not in all; a person's change is r such changes: floor(k / r).
+- `IntervalTraining` with c fixed batches and the budget for a step, and `HybridTraining`. A person's rows are
+  put side by side, so each batch has at most r = ceil(m / c) of them. The proofs, step by step in
+  `confide.prediction.intervals.descent` and `.hybrid`, ask for one changed row in *each* batch, not in all; a
+  person's change is r such changes: floor(k / r).
 
 `Persons` bounds the rows of each id itself, and knows these three. `PerPerson` is floor(k / m) alone, for
 tables that hold at most m rows of an id already (`confide.schema.Table`).
@@ -56,8 +57,9 @@ from confide.prediction.certificate import (
     row_hash,
 )
 from confide.prediction.ensemble import Ensemble
-from confide.prediction.intervals.batches import FixedBatches
+from confide.prediction.intervals.batches import Batches, FixedBatches
 from confide.prediction.intervals.certificate import IntervalTraining
+from confide.prediction.intervals.hybrid import HybridTraining
 from confide.prediction.laws import whole
 from confide.prediction.votes import TeacherVotes
 from confide.privacy import Adjacency
@@ -279,7 +281,14 @@ def _(certificate: TeacherVotes, rows: int) -> int:
 
 @changes.register
 def _(certificate: IntervalTraining, rows: int) -> int:
-    batches = certificate.plan.batches
-    if certificate.budget == "step" and isinstance(batches, FixedBatches):
-        return -(-rows // batches.count)
-    return rows
+    return _in_one_batch(certificate.plan.batches, rows) if certificate.budget == "step" else rows
+
+
+@changes.register
+def _(certificate: HybridTraining, rows: int) -> int:
+    return _in_one_batch(certificate.plan.batches, rows)
+
+
+def _in_one_batch(batches: Batches, rows: int) -> int:
+    """Return how many rows of one person a batch has at most, its rows side by side."""
+    return -(-rows // batches.count) if isinstance(batches, FixedBatches) else rows
