@@ -21,6 +21,8 @@ from confide.prediction import (
     vote_gap,
 )
 from confide.prediction.certificate import Certificate, Certified, id_digests
+from confide.prediction.erm import lengths
+from confide.prediction.erm_steps import steps_of
 from confide.prediction.intervals import HybridTraining
 from confide.prediction.persons import PerPerson, kept, per_person
 
@@ -242,6 +244,24 @@ def test_votes_divided_are_the_formula_of_their_influence():
     for m in (1, 2, 3, 7, 50, 500):
         assert np.array_equal(vote_gap(counts)[1] // m, vote_gap(counts, 2 * m)[1])
         assert np.array_equal(vote_gap(counts)[1] // m, -(-f // (2 * m)) - 1)
+
+
+@pytest.mark.parametrize("m", [2, 5])
+@pytest.mark.parametrize("relation", ["add_remove_one", "replace_one", "replace_label"])
+def test_erm_divided_is_no_less_than_one_step_for_all_rows_of_a_person(relation, m):
+    X, y = blobs(300, seed=24, spread=0.25)
+    Q = np.random.default_rng(25).uniform(-1, 1, (2000, 2))
+    certificate = StronglyConvexERM(
+        20.0, adjacency=relation, feature_norm=1.0, max_rows=1000, curvature_levels=0
+    )
+    model = certificate.fit(X, y)
+    queries = model.rows(Q)
+    ratio = np.abs(queries @ model.weights[0]) / lengths(queries)
+    size = float(np.linalg.norm(model.weights))
+    direct = steps_of(lambda u: m * certificate.change(u), size, 20.0, model.precision).distances(ratio)
+    divided = model.stability(Q)[1] // m
+    assert direct.max() >= 2
+    assert np.all(divided >= direct)
 
 
 def test_dividing_members_gives_at_least_what_dividing_the_vote_gives():

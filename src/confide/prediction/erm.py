@@ -74,6 +74,9 @@ class StronglyConvexERM:
     margin. *1-Lipschitz*: s_k(D') <= s_{k+1}(D) - s_1(D) for neighbours D, D', and the margin moves by at
     most s_1(D) ||x|| where the class stays. Where it turns, soundness on both tables says that both k are 0.
 
+    Persons of several rows: `confide.prediction.Persons` divides k, which gives no less than one step for all
+    rows of a person would.
+
     The curvature version (`confide.prediction.erm_curvature`) has its own proofs; the larger of two sound and
     1-Lipschitz distances is one.
 

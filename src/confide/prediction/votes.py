@@ -74,7 +74,8 @@ class VoteGap:
     whatever the table holds: cells and query are rounded to a grid on which squared distances are exact in
     double precision, in any order of summation. Adding, removing or replacing a row changes one of the m
     nearest at most, so the difference of two classes' votes moves by at most 2 (by 1 where there are fewer
-    than m rows). With `vote_gap` both proofs follow. A replaced row may change its id.
+    than m rows). With `vote_gap` both proofs follow. A replaced row may change its id. For persons of several
+    rows see `confide.prediction.Persons`; so for every certificate.
 
     ================================  ===============================================================
     edge case                         what happens
@@ -170,10 +171,10 @@ class TeacherVotes:
     Notes
     -----
     Rows are dealt to the parts by the hash of their id, each part in the order of the table, so a change of
-    one unit changes one part (two where ids may change), one vote, and the difference of two classes' votes
-    by at most 2 (4). With `vote_gap` both proofs follow, whatever the classifier does, as long as it does the
-    same with the same part. One that raises, on a part with one class or without rows for instance, votes for
-    class 0.
+    one unit, however many rows it has, changes one part (two where ids may change), one vote, and the
+    difference of two classes' votes by at most 2 (4). With `vote_gap` both proofs follow, whatever the
+    classifier does, as long as it does the same with the same part. One that raises, on a part with one class
+    or without rows for instance, votes for class 0.
     """
 
     estimator: Any
