@@ -101,6 +101,17 @@ def test_the_estimate_of_the_sparse_vector_is_that_of_epochs():
     assert abs(told.accuracy - np.mean(hits)) < 4 * np.std(hits) / np.sqrt(300) + 0.005
 
 
+def test_few_public_queries_promise_no_endless_epoch():
+    price = Price("sparse_vector", 1.0, 1e-6, 0.0, 1)
+    for public, most in ((30, 0.02), (10_000, 0.9)):
+        k = np.full(public, 10_000)
+        told = expected(price, np.full(public, True), k, queries=1000, classes=2)
+        # One epoch that each query ends with probability u, cut at 1,000 queries.
+        u = 3 / (public + 3)
+        assert told.answered == pytest.approx((1 - u) / u * (1 - (1 - u) ** 1000) / 1000, rel=0.05)
+        assert told.answered < most
+
+
 def test_tail_of_the_noise_by_summation():
     rate, n = 0.3, np.arange(-400, 401)
     mass = np.exp(-rate * np.abs(n))
