@@ -188,3 +188,11 @@ def test_refusals_come_before_any_data(changes, options, error):
 def test_no_public_columns_are_refused(public):
     with pytest.raises(UnsupportedError, match="warm start"):
         fit_hybrid(public, None, Y, request())
+
+
+def test_the_second_phase_of_a_linear_model_takes_small_steps():
+    from confide.training.hybrid import _phases
+
+    assert _phases(request(steps=100), 0.5)[1].rate == pytest.approx(0.01)
+    assert _phases(request(steps=100, learning_rate=0.2), 0.5)[1].rate == 0.2
+    assert _phases(request(steps=100, model="mlp"), 0.5)[1].rate == pytest.approx(0.03)

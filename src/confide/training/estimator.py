@@ -50,7 +50,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         ``replace_one`` and ``add_remove_one`` no column is public, whatever stands here.
     engine : {None, "rounds", "closed_form", "semi_sensitive", "adassp", "boosted_adassp", "dpsgd"}
         See `confide.train`. None: ``rounds`` with public columns, ``boosted_adassp`` without, ``dpsgd`` for
-        other models than linear ones.
+        other models than linear ones. All of them need delta > 0; labels that are made private first
+        (`PrivateLabelRegressor`) do not.
     model : {"linear", "fm", "mlp"}
         The last two by ``dpsgd``.
     feature_bounds : pair of scalars or of arrays of shape (p,), optional
@@ -87,8 +88,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         Of linear models; zero for columns that were left out.
     intercept_ : float
     coef_std_error_ : ndarray of shape (p,)
-        With engines ``rounds`` and ``closed_form``.
-        Of the unbiased coefficients, privacy and sampling noise; see `TrainingResult.standard_errors`.
+        With engines ``rounds`` and ``closed_form``: standard errors of the unbiased coefficients, of privacy
+        and sampling noise together; see `TrainingResult.standard_errors`.
     guarantee_ : Guarantee
     result_ : TrainingResult or ModelResult
         With the ledger's entry.

@@ -57,6 +57,8 @@ from confide.training.sgd.request import SGDRequest
 from confide.training.sgd.result import SGDModel
 from confide.training.sgd.sensitivity import Accounting, plan
 
+#: Learning rate of linear models times the root of the steps, where none is given: the start is near the end.
+_RATE = 0.1
 #: Penalties that the ridge start chooses among, for standardised columns.
 _PENALTIES = np.logspace(-2, 6, 25)
 
@@ -196,6 +198,8 @@ def _phases(request: SGDRequest, share: Any) -> tuple[LabelRequest, SGDRequest]:
                 "Pass one nearer to 1/2.",
             )
         second = replace(request, epsilon=rest)
+    if second.learning_rate is None and second.model == "linear":
+        second = replace(second, learning_rate=_RATE / math.sqrt(second.steps))
     asked = label_request(
         "rr_on_bins",
         first,

@@ -402,3 +402,20 @@ def test_a_model_of_arrays_is_saved(options, tmp_path):
     model.save(tmp_path / "model.json")
     again = TableModel.load(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(np.hstack([X, Z])), model.predict(X, Z))
+
+
+def test_default_learning_rates():
+    root = math.sqrt(20)
+    assert request().rate == pytest.approx(0.3 / root)
+    assert request(model="mlp").rate == pytest.approx(0.3 / root)
+    assert request(target_bounds=None, classes=(0, 1)).rate == pytest.approx(1 / root)
+    assert request(learning_rate=0.7).rate == 0.7
+    X_far = np.random.default_rng(1).normal(size=(300, 8))
+    y = np.clip(X_far @ np.ones(8), -4, 4)
+    errors = {}
+    for rate in (None, 1 / math.sqrt(100)):  # little epsilon for few rows: small steps do less harm
+        asked = [request(epsilon=0.5, steps=100, learning_rate=rate, random_state=seed) for seed in range(6)]
+        errors[rate] = np.mean(
+            [np.mean((fit(X_far, None, y, a).model.predict(X_far) - y) ** 2) for a in asked]
+        )
+    assert errors[None] < 0.8 * errors[1 / math.sqrt(100)]

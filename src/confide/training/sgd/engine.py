@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms import Statistic, grid_step, round_toward_zero
-from confide.mechanisms.grid import LARGEST_VALUE
+from confide.mechanisms.grid import LARGEST_VALUE, saturated_sum
 from confide.privacy import Adjacency
 from confide.training.sgd.arrays import Array, Floats, like, namespace, row_squares, to_host, without
 from confide.training.sgd.losses import Loss
@@ -67,7 +67,8 @@ class Problem:
     batch : float
         Public expected number of rows of a batch: the divisor.
     most_rows : int
-        Public bound on n, which rounding errors count; n itself under the replacement relations.
+        Public number of rows whose rounding is paid for (`Accounting.covered`): n itself under the
+        replacement relations; under ADD_REMOVE_ONE n is secret, and may be larger.
     clip : float
         c of the first stage; infinite for none: then a step's sensitivity is what one label can move.
     weights : array of shape (n,) or None
@@ -247,17 +248,17 @@ class _Run:
         return loss.label_shift(farthest) * widest, longest
 
     def grid(self, clip: float, spread: float, length: float) -> tuple[Statistic, bool]:
-        """Return a statistic of zeros with the grid and sensitivity of a release, and whether sums fit it.
+        """Return a statistic of zeros with the grid and sensitivity of a release, and whether a block fits it.
 
         Public numbers alone decide.
         """
         task, book = self.problem, self.problem.accounting
         # A label that moves nothing (all rows zero, or too far out) still gets its noise.
         difference = max(book.difference(clip, spread), 1e-100)
-        length *= book.weight_cap * task.model.cancellation
+        length *= book.weight_cap
         if self.held is not None and self.held[0] == (difference, length):
             return self.held[1:]
-        size, rows = task.model.size, max(1, task.most_rows)
+        size, rows, parts = task.model.size, book.covered(task.most_rows), task.model.cancellation
         touched = book.touched(rows, self.size)
         step = grid_step(
             book.multiplier * difference,
@@ -266,9 +267,10 @@ class _Run:
             rows=1 + rows // self.size,
         )
         spacing = step * touched * math.sqrt(size)
-        sensitivity = book.sensitivity(difference, book.rounding(length, rows, self.size), spacing)
+        error = book.rounding(length, rows, self.size, parts)
+        sensitivity = book.sensitivity(difference, error, spacing)
         empty = Statistic(np.zeros(size, dtype=np.int64), step, sensitivity, "dpsgd")
-        fits = rows * length < step * LARGEST_VALUE / 4
+        fits = self.size * length * parts < step * LARGEST_VALUE / 4
         self.held = ((difference, length), empty, fits)
         return empty, fits
 
@@ -281,17 +283,16 @@ class _Run:
             if task.accounting.multiplier == 0:
                 return _exact([part.sums for part in parts], task.model.size)
             empty, fits = self.grid(clip, *self.reach(parts, clip))
-            # Dividing by a power of two is exact. Saturation moves no two values apart, and keeps sums of
-            # blocks, and noise, within 64 bits; where public bounds say that it cannot happen it is left out.
+            # Dividing by a power of two is exact. Saturation moves no two values apart, and keeps blocks, and
+            # sums with noise, within 64 bits; where public bounds say that no block needs it, it is left out.
             units = [part.sums * (1.0 / empty.step) for part in parts]
             if not fits:
-                top = float(LARGEST_VALUE // max(1, len(parts)))
+                top = float(LARGEST_VALUE)
                 units = [np.clip(np.nan_to_num(values, nan=0.0), -top, top) for values in units]
-            value = empty.value
-            for place, values in enumerate(units):
-                whole = values.astype(np.int64)  # toward zero
-                value = whole if place == 0 else value + whole
-        return _with_value(empty, value)
+            whole = [values.astype(np.int64) for values in units]  # toward zero
+        if not whole:
+            return empty
+        return _with_value(empty, whole[0] if len(whole) == 1 else saturated_sum(whole))
 
 
 def _with_value(empty: Statistic, value: npt.NDArray[np.int64]) -> Statistic:

@@ -94,11 +94,7 @@ def prepare(X_public: Any, X_private: Any, n: int, request: SGDRequest) -> Prepa
         )
     if relation is Adjacency.ADD_REMOVE_ONE:
         assert request.rows is not None
-        rows = request.rows
-        if n > rows:
-            raise ParameterError(
-                f"The table has more rows than the declared {rows}.", "Declare a larger public bound 'rows'."
-            )
+        rows = request.rows  # n is secret: nothing compares it with a number that is not
     elif n == 0:
         raise DataError("The table has no rows.", "Pass at least one row.")
     public, centre, scale = _standardised(X_public, n)

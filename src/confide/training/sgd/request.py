@@ -26,7 +26,7 @@ MODELS = ("linear", "fm", "mlp")
 
 @dataclass(frozen=True)
 class SGDRequest:
-    """Options of a fit. The defaults were not tuned on any data set of the benchmarks.
+    """Options of a fit. One default learning rate serves all tables: `benchmarks/training_defaults.py`.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class SGDRequest:
         `confide.training.sgd.switch`.
     optimizer : {"adam", "sgd"}
     momentum, betas, learning_rate, schedule
-        `confide.training.sgd.optimizers`. A learning rate of None is 1 / sqrt(steps) for linear models, 0.3 /
-        sqrt(steps) for the others.
+        `confide.training.sgd.optimizers`. A learning rate of None is 1 / sqrt(steps) for linear models of
+        classes, whose logits must grow large, and 0.3 / sqrt(steps) for all others.
     steps : int
     batch_size : float, optional
         Public expected size of Poisson batches; None for full batches, which a size of at least the number of
@@ -207,7 +207,8 @@ class SGDRequest:
         """Learning rate; the default when none is given."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return (1.0 if self.model == "linear" else 0.3) / math.sqrt(max(1, int(self.steps)))
+        far = self.model == "linear" and self.classes is not None
+        return (1.0 if far else 0.3) / math.sqrt(max(1, int(self.steps)))
 
     def loss(self) -> Loss:
         """Return the loss, for labels in [-1, 1] or class numbers."""

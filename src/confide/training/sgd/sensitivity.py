@@ -34,6 +34,12 @@ inequality), rounded once to the grid, and added as integers. A unit's rows touc
 their places (full batch, REPLACE), every block otherwise. Where rows do not keep their places, a row's own
 gradient is computed beside other rows, and a product may round differently there. `PLACE` of c a row is
 allowed for that: an allowance, checked on each platform by a test, and not a theorem (docs/decisions/0006).
+
+A secret number of rows. Under ADD_REMOVE_ONE nothing compares n with a declared number: a message, an
+exception or a charge that did would tell n to who may choose the number. The rounding of `covered` rows is
+paid for, 2^24 or what was declared, whichever is more. Every part of the padding is proportional to n, so a
+table of n more rows than that has a sensitivity of at most 1 + 2^-8 n / covered times the one that is paid
+for (the factorisation machine, whose parts cancel: 1 + 2^-5 n / covered).
 """
 
 from __future__ import annotations
@@ -51,6 +57,8 @@ from confide.privacy import Adjacency, Event, RDPAccountant, exact, gaussian_sig
 _HELD = 2**18
 #: Movement of a row's contribution between two places of a batch that is allowed for, in units of c.
 PLACE = 2.0**-34
+#: Rows whose rounding is paid for at least, where their number is secret.
+COVERED = 1 << 24
 #: Rows are clipped to c (1 - 10^-6): room for the rounding of norms and factors.
 CLIP_ROOM = 1e-6
 
@@ -114,6 +122,10 @@ class Accounting:
             adjacency=self.adjacency.value,
         )
 
+    def covered(self, rows: int) -> int:
+        """Return the rows whose rounding is paid for: a public n, or at least `COVERED` where n is secret."""
+        return max(rows, COVERED) if self.adjacency is Adjacency.ADD_REMOVE_ONE else max(rows, 1)
+
     def touched(self, rows: int, block: int) -> int:
         """Return how many sums of `block` rows a unit's change can alter, of a table of at most `rows`."""
         blocks = max(1, -(-rows // block))
@@ -137,21 +149,23 @@ class Accounting:
         one = min(self.ends * clip, spread * (1 + 1e-9))
         return one * self.rows_per_unit * self.weight_cap * (1 + 1e-12)
 
-    def rounding(self, length: float, rows: int, block: int) -> float:
+    def rounding(self, length: float, rows: int, block: int, cancellation: float = 1.0) -> float:
         """Return e, the L2 error of the computed sums that a unit's change can alter.
 
         Parameters
         ----------
         length : float
-            Bound on the length of the parts of one row's contribution, weight included.
+            Bound on the length of one row's contribution, weight included.
         rows : int
-            Public bound on the rows of a batch.
+            Rows of a batch at most, a public number.
         block : int
             Rows of one float sum.
+        cancellation : float
+            How many times longer the parts of a contribution may be.
         """
         if not math.isfinite(length):
             return math.inf
-        one = sum_error(min(rows, block), length)
+        one = sum_error(min(rows, block), length * cancellation)
         places = 0.0
         if not self.full or self.adjacency is Adjacency.ADD_REMOVE_ONE:
             places = rows * PLACE * length

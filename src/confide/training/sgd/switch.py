@@ -10,7 +10,7 @@ that are gone, and start again.
 ``switch``               stages
 =======================  ============================================================================
 None                     one
-epoch (int >= 1)         the given conditioning, then the identity after so many epochs
+epoch (integral, >= 1)   the given conditioning, then the identity after so many epochs; 2.0 is 2
 share (float in (0, 1))  the same, after that share of all steps
 ``"anneal"``             from power(p) to the identity in `STAGES` equal stages of falling p; the given
                          conditioning is ``spectral`` (p = 1) or ``power``
@@ -71,7 +71,7 @@ def kinds(kind: str, power: float, rho: float, switch: Any, steps: int, epoch: i
     ----------
     kind, power, rho
         The conditioning to begin with.
-    switch : None, int, float or "anneal"
+    switch : None, number or "anneal"
     steps, epoch : int
         Steps in all, and in an epoch.
 
@@ -82,15 +82,17 @@ def kinds(kind: str, power: float, rho: float, switch: Any, steps: int, epoch: i
     first = Kind(0, kind, power, rho)
     if switch is None:
         return (first,)
-    if switch == "anneal" and kind in ("spectral", "power"):
+    if isinstance(switch, str) and switch == "anneal" and kind in ("spectral", "power"):
         top = 1.0 if kind == "spectral" else power
         starts = [round(steps * k / STAGES) for k in range(STAGES)]
         made = [Kind(s, "power", top * (1 - k / (STAGES - 1))) for k, s in enumerate(starts[:-1])]
         return (*made, Kind(starts[-1], "identity"))
-    if isinstance(switch, float) and 0 < switch < 1:
-        return first, Kind(max(1, round(switch * steps)), "identity")
-    if isinstance(switch, int) and not isinstance(switch, bool) and switch >= 1:
-        return first, Kind(switch * epoch, "identity")
+    if isinstance(switch, int | float | np.integer | np.floating) and not isinstance(switch, bool):
+        value = float(switch)
+        if 0 < value < 1:
+            return first, Kind(max(1, round(value * steps)), "identity")
+        if value >= 1 and value.is_integer():
+            return first, Kind(int(value) * epoch, "identity")
     raise ParameterError(
         f"The 'switch' parameter is {switch!r:.80} with conditioning {kind!r}.",
         "Pass None, an epoch >= 1, a share of the steps in (0, 1), or 'anneal' (spectral or power).",
