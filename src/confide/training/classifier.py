@@ -45,9 +45,9 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
         Under ``replace_one`` and ``add_remove_one`` no column is public, whatever stands here.
     engine : {None, "closed_form", "randomized_response", "dpsgd", "objective"}
         None: for linear models on public columns, ``closed_form`` (one noisy release of moments) or
-        ``randomized_response`` (a drawn label for each row), whichever public quantities expect to be better,
-        and with delta = 0 the latter, which needs none; on secret rows, ``dpsgd``, or ``objective`` (objective perturbation, two classes) with delta = 0; for
-        other models, ``dpsgd``.
+        ``randomized_response`` (a drawn label for each row), whichever public quantities expect to be
+        better, and with delta = 0 the latter, which needs none; on secret rows, ``dpsgd``, or ``objective``
+        (objective perturbation, two classes) with delta = 0; for other models, ``dpsgd``.
     model : {"linear", "fm", "mlp"}
         The last two by ``dpsgd``; a factorisation machine has two classes.
     feature_bounds : pair of scalars or of arrays of shape (p,), optional

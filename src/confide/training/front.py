@@ -77,7 +77,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         (one statistic without any clipping), ``"semi_sensitive"`` (public and private columns),
         ``"adassp"`` or ``"boosted_adassp"`` (no public column; the latter the default there), ``"dpsgd"``.
         Classes: ``"closed_form"``, ``"randomized_response"`` (None takes the better of both by public
-        quantities, and the latter with delta = 0, which it does not need), ``"objective"`` (two classes, no public column), ``"dpsgd"``. See "Choose an engine".
+        quantities, and the latter with delta = 0, which it does not need), ``"objective"`` (two classes, no
+        public column), ``"dpsgd"``. See "Choose an engine".
     model : {"linear", "fm", "mlp"}
         The last two are fitted by ``dpsgd``.
     conditioning : str or tuple, optional
