@@ -277,7 +277,7 @@ def distances(table: Table, folder: Path) -> None:
             axis.plot([quarter, third], [place] * 2, color=colour, linewidth=6, solid_capstyle="butt")
             axis.plot(middle, place, marker=marker, color=colour, markeredgecolor="white", markersize=9)
             drawn.add(certificate)
-        axis.set_yticks(range(len(names)), [""] * len(names))
+        axis.set_yticks([])
         axis.set_ylim(-0.6, len(names) - 0.4)
         axis.invert_yaxis()
         axis.axvline(19, color="#555555", linewidth=0.9, linestyle=":")
@@ -308,6 +308,8 @@ def steps(table: Table, folder: Path) -> None:
             axis.axhline(value, color="#555555", linewidth=1)
         axis.axhline(0.95, color="#555555", linewidth=0.8, linestyle="--")
         axis.set_xscale("symlog", linthresh=1, linscale=0.4)
+        axis.set_xlim(left=-0.15)
+        axis.set_xticks([0, 1, 3, 10, 30, 100, 300], ["0", "1", "3", "10", "30", "100", "300"])
         axis.minorticks_off()
     handles = [
         *(Line2D([], [], color=CERTIFICATE[n][0], marker=CERTIFICATE[n][1], label=text)

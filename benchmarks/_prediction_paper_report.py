@@ -89,7 +89,8 @@ def _blobs(table: Table) -> Iterator[Check]:
         yield (
             "The paper's mechanism there: 0.931 on the same k",
             f"Cauchy: {every('cauchy', 100)}; Laplace: {every('laplace', 100)}",
-            "depends on the number of rows and the start, which the issue does not name",
+            "the issue names neither the rows nor the start, and both matter: here 1,600 rows, a start of its own for "
+            "each run",
         )
 
 
@@ -165,9 +166,9 @@ def _real(table: Table) -> Iterator[Check]:
     if total:
         some = "; ".join(lost[:6]) + (f"; and {len(lost) - 6} more" if len(lost) > 6 else "")
         yield (
-            "The response is at least as good as every other release of single answers",
-            f"in {won} of {total} cells; behind by more than 0.005 in {len(lost)}{': ' + some if some else ''}",
-            verdict(won == total),
+            "The response is at least as good as every other release of single answers, but for 0.005",
+            f"at least as good in {won} of {total} cells; behind by more than 0.005 in {len(lost)}{': ' + some if some else ''}",
+            verdict(not lost),
         )
 
 
@@ -184,8 +185,7 @@ def _multistep(table: Table) -> Iterator[Check]:
             (f"{n} steps", table.get("steps", data, f"ball {n}", "response", 1.0)) for n in STEPS
         ],
         "ERM": lambda data: [
-            (f"Lambda {row.number('setting'):.3g}", row)
-            for row in (table.get("steps", data, f"erm {L}", "response", 1.0) for L in RIDGES)
+            (f"Lambda {L}", table.get("steps", data, f"erm {L}", "response", 1.0)) for L in RIDGES
         ],
     }
     for data in [name for name in table.sets("steps") if name in ("breast", "digits 3-8")]:
@@ -386,12 +386,12 @@ def _steps(table: Table) -> str:
             found = [table.get("steps", data, f"{name} {n}", "response", 1.0) for n in STEPS]
             cells = [f"{r.nominal:.3f} / {r.median:.0f}" if r.quantiles else "" for r in found]
             lines.append(f"| {data} | {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| set | " + " | ".join(f"ERM, Lambda {L:,}" for L in RIDGES) + " |"]
+    lines.append("|---" * (1 + len(RIDGES)) + "|")
+    for data in sets:
         found = [table.get("steps", data, f"erm {L}", "response", 1.0) for L in RIDGES]
-        cells = [
-            f"{r.nominal:.3f} / {r.median:.0f} (Lambda {r.number('setting'):.3g})" if r.quantiles else ""
-            for r in found
-        ]
-        lines.append(f"| {data} | ERM | " + " | ".join(cells) + " |")
+        cells = [f"{r.nominal:.3f} / {r.median:.0f}" if r.quantiles else "" for r in found]
+        lines.append(f"| {data} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

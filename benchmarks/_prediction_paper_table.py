@@ -13,7 +13,7 @@ CERTIFICATES = {
     "boxes": "boxes, one step",
     "boxes random start": "boxes, one step, random start",
     "boxes mlp": "boxes, 16 hidden units, two steps",
-    "ball": "ball, 16 steps",
+    "ball": "ball",
     "erm": "strongly convex ERM",
     "votes": "nearest neighbours",
     "teachers": "teachers",

@@ -9,15 +9,15 @@ Distances are kept under benchmarks/.cache.
 
 REPLACE_ONE. Accuracies are expectations over the noise: from the distance k of each held-out row and the
 probabilities of its answer, no answer is drawn; the sparse vector's thresholds and lengths of epochs are drawn
-200 times. Each run (five; twenty of breast, ten of digits, three above 5,000 rows) has a public split of its
-own, 20 % held out (of which at most 2,000 are asked) and at most 20,000 rows, the first of a public
-permutation. Settings are fixed rules of public numbers; a certificate's one knob is chosen on a public
-synthetic set of the same shape, by the release's own expected accuracy there (`_prediction_paper_models.py`):
-no set chose anything. A total is (epsilon, 1e-5): pure answers leave all delta to the exact composition;
-`laplace`, `ptr` and the epochs of the sparse vector take half of it themselves. The sparse vector pays for ten
-epochs; an unstable query, and each one after the last epoch, is answered by a public fallback, a class at
-random. DP-SGD and objective perturbation are PrivateClassifier on the same rows at the same total, untuned;
-their model answers any number of queries.
+200 times. Each run (five; twenty of breast, ten of digits, three above 5,000 rows and of boxes as steps are
+added) has a public split of its own, 20 % held out (of which at most 2,000 are asked) and at most 20,000 rows,
+the first of a public permutation. Settings are fixed rules of public numbers; a certificate's one knob is
+chosen on a public synthetic set of the same shape, by the release's own expected accuracy there
+(`_prediction_paper_models.py`): no set chose anything. A total is (epsilon, 1e-5): pure answers leave all delta
+to the exact composition; `laplace`, `ptr` and the epochs of the sparse vector take half of it themselves. The
+sparse vector pays for ten epochs; an unstable query, and each one after the last epoch, is answered by a public
+fallback, a class at random. DP-SGD and objective perturbation are PrivateClassifier on the same rows at the
+same total, untuned; their model answers any number of queries.
 """
 
 from __future__ import annotations
