@@ -15,7 +15,7 @@ from confide.cli.select import select as command
 from confide.errors import BudgetError, ConfideError, DataError, ParameterError, RefusedError
 from confide.ledger import Ledger
 from confide.pipeline import SparseModel, select_and_fit
-from confide.schema import Schema, Table
+from confide.schema import Encoded, Schema, Table
 from confide.selection import select
 from confide.training import LinearModel
 
@@ -66,11 +66,15 @@ def test_selects_and_fits_a_table():
     assert result.selection.guarantee.epsilon + result.coefficients.epsilon == 6
     assert json.loads(result.to_json())["model"]["names"] == ["age", "dose"]
     X = np.array([[0.0, 0.0, 0, 0, 0], [1.0, 1.0, 0, 0, 0], [9.0, 9.0, 0, 0, 0]])
-    told = result.model.predict(X)
+    names = ("age", "dose", "ward=north", "ward=south", "ward=other")
+    told = result.model.predict(Encoded(X, names))
     np.testing.assert_allclose(told, [7, 11, 12], atol=0.5)
-    np.testing.assert_array_equal(result.model.predict(X[:, :2]), told)
-    with pytest.raises(DataError):
-        result.model.predict(X[:, :1])
+    np.testing.assert_array_equal(result.model.predict(Encoded(X[:, :2], names[:2])), told)
+    # An array holds raw cells: the middles of the bounds, then the ends, then beyond them.
+    np.testing.assert_allclose(result.model.predict([[5, 1], [10, 3], [99, 9]]), [7, 11, 11], atol=0.5)
+    for wrong in (X[:, :1], X):
+        with pytest.raises(DataError):
+            result.model.predict(wrong)
 
 
 def test_a_label_of_two_categories():
@@ -78,7 +82,7 @@ def test_a_label_of_two_categories():
     assert result.model.classes == ("no", "yes")
     assert result.model.bounds is None
     assert result.coefficients.loss == "logistic"
-    rows = np.array([[0, 1.0], [0, -1.0]])
+    rows = np.array([[5, 3.0], [5, -1.0]])
     scores = result.model.decision_function(rows)
     assert scores[0] > 0 > scores[1]
     assert result.predict(rows).tolist() == ["yes", "no"]
@@ -165,10 +169,15 @@ def test_a_saved_model_predicts_from_raw_rows(tmp_path, label):
         np.testing.assert_array_equal(model.predict(X), told)
         from confide.selection.front import encoded, feature_columns
 
-        matrix = encoded(X, feature_columns(X.schema))
-        np.testing.assert_array_equal(model.predict(matrix), told)
-        np.testing.assert_array_equal(model.predict(sparse.csr_matrix(matrix)), told)
-        np.testing.assert_array_equal(model.predict(matrix[:, list(model.indices)]), told)
+        columns = feature_columns(X.schema)
+        names = tuple(name for column in columns for name in column.feature_names)
+        matrix = encoded(X, columns)
+        np.testing.assert_array_equal(model.predict(Encoded(matrix, names)), told)
+        np.testing.assert_array_equal(model.predict(Encoded(sparse.csr_matrix(matrix), names)), told)
+        part = Encoded(matrix[:, list(model.indices)], model.names)
+        np.testing.assert_array_equal(model.predict(part), told)
+        with pytest.raises(DataError, match="raw columns"):
+            model.predict(matrix)
     data.to_parquet(tmp_path / "all.parquet")
     chunked = Table.scan(tmp_path / "all.parquet", rows.schema, chunk_rows=7)
     np.testing.assert_array_equal(model.predict(chunked), told)
@@ -181,7 +190,8 @@ def test_a_category_is_read_by_its_level():
         Table.from_frame(data.drop(columns="ill"), Schema.from_dict(SCHEMA)), size=1, epsilon=20
     )
     assert result.model.names[0].startswith("ward=")
-    south, north, other = result.predict({"ward": ["south", "north", "moon"]})
+    with pytest.warns(UserWarning, match="'ward': 1 of 3 cells"):
+        south, north, other = result.predict({"ward": ["south", "north", "moon"]})
     assert south > north
     assert np.isfinite(other)
 
@@ -196,10 +206,13 @@ def test_what_a_model_refuses_to_read(tmp_path):
         model.predict(Table.from_frame(frame(5)[["age", "dose", "ward", "cost"]], other))
     with pytest.raises(DataError, match="dose"):
         model.predict(raw().drop(columns="dose"))
-    with pytest.raises(DataError, match=r"all 5 encoded"):
+    with pytest.raises(DataError, match="2 raw columns: age, dose"):
         model.predict(np.zeros((3, 4)))
+    of_arrays = dataclasses.replace(model, features=None)
     with pytest.raises(DataError, match="arrays"):
-        dataclasses.replace(model, features=None).predict(raw())
+        of_arrays.predict(tmp_path / "rows.csv")
+    with pytest.raises(DataError, match="all 5 encoded"):
+        of_arrays.predict(np.zeros((3, 4)))
     with pytest.raises(ConfideError, match="no probabilities"):
         model.predict_proba(raw())
     for change in ({"intercept": float("nan")}, {"names": ["age"]}, {"bounds": None}, {"format": "pickle"}):

@@ -30,7 +30,8 @@ from confide.prediction import (
     VoteGap,
 )
 from confide.prediction.certificate import Certified
-from confide.schema import Schema, Table
+from confide.prediction.model import encoded, feature_columns
+from confide.schema import Encoded, Schema, Table
 
 COLUMNS = {
     "age": {"role": "private", "lower": 20, "upper": 80},
@@ -126,16 +127,17 @@ def test_rows_come_as_frames_files_tables_and_matrices(tmp_path):
     shuffled = pd.DataFrame(data)[["region", "sick", "income", "age"]]
     shuffled.to_csv(tmp_path / "rows.csv", index=False)
     whole = table(data)
-    from confide.prediction.model import encoded
-
+    names = tuple(name for column in feature_columns(whole.schema) for name in column.feature_names)
+    block = Encoded(encoded(whole, whole.schema), names)
+    raw = pd.DataFrame(data)[[column.name for column in feature_columns(whole.schema)]].to_numpy()
     for rows in (shuffled, str(tmp_path / "rows.csv"), tmp_path / "rows.csv", whole,
-                 Table.scan(tmp_path / "rows.csv", schema(), chunk_rows=7), encoded(whole, whole.schema)):  # fmt: skip
+                 Table.scan(tmp_path / "rows.csv", schema(), chunk_rows=7), block, raw, raw.tolist()):  # fmt: skip
         labels, k = model.stability(rows)
         assert np.array_equal(labels, expected[0])
         assert np.array_equal(k, expected[1])
     with pytest.raises(DataError, match="income"):
         model.answer({"age": [1.0], "region": ["west"]}, 1)
-    with pytest.raises(DataError, match="5 columns"):
+    with pytest.raises(DataError, match="raw columns"):
         model.answer(np.zeros((2, 5)), 1)
     other = {**COLUMNS, "age": {"role": "private", "lower": 0, "upper": 80}}
     with pytest.raises(DataError, match="'age'"):
@@ -301,10 +303,12 @@ def test_a_ledger_never_takes_seeded_answers(book):
 
 def test_a_query_that_cannot_be_read_is_refused_before_the_charge(book):
     own = IntervalTraining((6, 1), {"learning_rate": 1.0, "clip": 0.1}, 9)
+    columns = feature_columns(table().schema)
+    names = tuple(name for column in columns for name in column.feature_names)
     for certificate in (own, Ensemble(own, 2)):
         model = confide.certify(table(), certificate=certificate, ledger=book)
         with pytest.raises(DataError, match="not a finite number"):
-            model.answer(np.full((1, 6), np.nan), 1)
+            model.answer(Encoded(np.full((1, 6), np.nan), names), 1)
     assert book.total().epsilon == 0
 
 

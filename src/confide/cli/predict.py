@@ -134,8 +134,8 @@ def _certified(
         )
     terms = {name: value for name, value in asked.items() if name != "analyst"}
     held.preview(1, ledger=book, **terms)  # refuses wrong terms before the rows are read
-    queries = held.queries(_table(rows, feature_schema(held.schema), delimiter))
-    count = len(queries)
+    queries = _table(rows, feature_schema(held.schema), delimiter)
+    count = len(held.queries(queries))
     if count == 0:
         return {"status": "empty", "count": 0, "sentence": "No rows: nothing is charged."}, []
     guarantee = held.preview(count, ledger=book, **terms)
@@ -194,9 +194,9 @@ def _released(path: Path) -> Any:
 
 
 def _table(rows: Path, schema: Schema, delimiter: str | None) -> Table:
-    from confide.schema import Table
+    from confide.schema.rows import read_rows
 
-    return Table.read(rows, schema, delimiter=delimiter)
+    return read_rows(rows, schema, delimiter)
 
 
 def _as_csv(name: str, values: list[Any]) -> str:

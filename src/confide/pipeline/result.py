@@ -70,10 +70,11 @@ class SparseModel:
 
         Parameters
         ----------
-        X : frame, path, Table, ChunkedTable, or encoded matrix of shape (n, s) or (n, p)
-            A pandas, polars or Arrow frame, a dict of columns, or a CSV, Parquet or Arrow file needs the
-            columns of the support alone, and no label or id. A matrix holds the encoded columns of the
-            support, or all.
+        X : frame, dict of columns, list of dicts, array, path, Table, ChunkedTable or Encoded
+            A pandas, polars or Arrow frame, dicts, or a CSV, Parquet or Arrow file need the columns of the
+            support alone, and no label or id; an array holds raw cells of the support's columns, in the order
+            of the schema. Encoded columns are passed by that name: `confide.schema.Encoded`. A model fitted
+            on arrays takes the columns of the support, or all.
 
         Returns
         -------
@@ -121,7 +122,7 @@ class SparseModel:
 
     def _encoded(self, X: Any) -> Any:
         """Return the encoded columns of the support, [n, s], of whatever holds the rows."""
-        X = table_of(X, self.features, len(self.indices))
+        X = table_of(X, self.features, self.names)
         if hasattr(X, "schema") and hasattr(X, "chunks"):
             if self.features is None:
                 raise DataError(

@@ -230,9 +230,10 @@ class CertifiedModel:
 
         Parameters
         ----------
-        rows : frame, dict of columns, path, Table, ChunkedTable, or encoded matrix of shape (q, p)
-            Public queries. A frame or file needs the feature columns of the table's schema, and no label or
-            id; a model on arrays takes a matrix alone.
+        rows : frame, dict of columns, list of dicts, array, path, Table, ChunkedTable or Encoded
+            Public queries. A frame, dicts or a file need the feature columns of the table's schema, and no
+            label or id; an array holds raw cells in the order of these columns. Encoded columns are passed as
+            `confide.schema.Encoded`. A model on arrays takes a matrix alone.
         epsilon, delta : amount
             Of one answer; of one epoch for "sparse_vector".
         release : {"response", "sparse_vector", "cauchy", "laplace", "ptr", "global"}
@@ -374,12 +375,12 @@ def feature_columns(schema: Any) -> tuple[Any, ...]:
 
 
 def encoded(rows: Any, schema: Any) -> NDArray[np.float64]:
-    """Return the encoded feature columns of raw rows or of a table, float64 [n, p]; a matrix as it is."""
+    """Return the encoded feature columns of raw rows or of a table, float64 [n, p]."""
     from confide.schema.rows import encoded_as, table_of
 
     features = feature_schema(schema)
     names = tuple(name for column in features.columns for name in column.feature_names)
-    held = table_of(rows, features.to_dict(), len(names))
+    held = table_of(rows, features.to_dict(), names)
     if hasattr(held, "schema") and hasattr(held, "chunks"):
         held = encoded_as(held, features, names)
     return matrix(held.toarray() if hasattr(held, "toarray") else held, "rows")

@@ -1,11 +1,13 @@
-"""Cells of public columns that hold no number where one was declared: a person should hear of them.
+"""Cells of public rows and columns that do not fit their declaration: a person should hear of them.
 
-A cell of a label or private column is never mentioned. That of a public column may be: it is no secret.
+A cell of a label or private column of a table is never mentioned. That of a public column may be, and so may
+all cells of rows that a released model is asked about: they are public to who asks.
 """
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,20 +46,90 @@ def warn_of_text(column: Column, cells: Any, values: np.ndarray) -> None:
     )
 
 
+class Tally:
+    """Counts, column by column, what a model cannot use of the rows that it is asked about.
+
+    ==========================================  =================================================
+    cells                                       what is told
+    ==========================================  =================================================
+    text or dates in a numeric column           their number: they count as missing
+    categories that are not declared            their number: they count as ``"other"``
+    every cell of a column missing, of any n    that it is imputed throughout
+    some cells missing                          nothing: the declared policy is what is wanted
+    ==========================================  =================================================
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._odd: dict[str, int] = {}
+        self._gaps: dict[str, int] = {}
+        self._numeric: dict[str, bool] = {}
+
+    def add(self, column: Column, cells: Any, values: np.ndarray) -> None:
+        """Count the cells of one column in one chunk; `values` are numbers, or codes of levels."""
+        name = column.name
+        self._numeric[name] = column.numeric
+        if column.numeric:
+            gaps = np.isnan(values)
+            odd = text_cells(cells, values)
+        else:
+            gaps = values == arrays.MISSING
+            odd = int(arrays._by_distinct(cells, partial(_unknown, column), False).sum())
+        for counts, value in ((self._rows, values.size), (self._odd, odd), (self._gaps, int(gaps.sum()))):
+            counts[name] = counts.get(name, 0) + value
+
+    def warn(self) -> None:
+        """Warn once, of all columns.
+
+        Warns
+        -----
+        UserWarning
+        """
+        told = [self._of(name) for name in self._rows if self._odd[name]]
+        for name, rows in self._rows.items():
+            if rows and self._gaps[name] == rows and not self._odd[name]:
+                told.append(f"{name!r}: all {rows} cells missing, imputed")
+        if told:
+            more = f"; and {len(told) - 5} columns more" if len(told) > 5 else ""
+            warnings.warn(
+                f"The rows do not fit the schema of the fit: {'; '.join(told[:5])}{more}.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    def _of(self, name: str) -> str:
+        what = (
+            "no numbers, such as text or dates, imputed"
+            if self._numeric[name]
+            else "not a declared category, read as 'other'"
+        )
+        return f"{name!r}: {self._odd[name]} of {self._rows[name]} cells are {what}"
+
+
 def holds_text(cells: Any, values: np.ndarray) -> bool:
     """Return whether a cell without a number stands for something else than a missing value."""
+    return text_cells(cells, values) > 0
+
+
+def text_cells(cells: Any, values: np.ndarray) -> int:
+    """Return how many cells without a number stand for something else than a missing value."""
     import pyarrow as pa
 
     odd = np.isnan(values)
     if not odd.any():
-        return False
+        return 0
     if not isinstance(cells, list):
         kind = cells.type
         if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
-            return False
+            return 0
         cells = cells.filter(pa.array(odd))
-        return bool(arrays._by_distinct(cells, _stand_for_something, False).any())
-    return any(not label(cell)[1] for cell, none in zip(cells, odd.tolist(), strict=True) if none)
+        return int(arrays._by_distinct(cells, _stand_for_something, False).sum())
+    return sum(not label(cell)[1] for cell, none in zip(cells, odd.tolist(), strict=True) if none)
+
+
+def _unknown(column: Column, distinct: list[Any]) -> np.ndarray:
+    found = map(label, distinct)
+    return np.array([not gone and text not in column.codes for text, gone in found], dtype=bool)
 
 
 def _stand_for_something(distinct: list[Any]) -> np.ndarray:

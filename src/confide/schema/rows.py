@@ -1,46 +1,169 @@
-"""Rows that a released model is asked about: raw ones through the model's schema, or a matrix as it is."""
+"""Rows that a released model is asked about: raw ones through the model's schema, encoded ones by name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from confide.errors import DataError
+from confide.schema.encode import Encoded, encode
+from confide.schema.loose import matrix_of
 from confide.schema.model import Schema
 
+if TYPE_CHECKING:
+    from confide.schema.table import Table
 
-def table_of(X: Any, features: Mapping[str, Any] | None, width: int) -> Any:
-    """Return a `Table` or `ChunkedTable` of raw rows; a table, or an encoded matrix, as it is.
+
+def table_of(X: Any, features: Mapping[str, Any] | None, names: Sequence[str]) -> Any:
+    """Return a `Table` or `ChunkedTable` of raw rows, or a matrix of the encoded columns `names`.
+
+    ==================================================  ===================================================
+    rows                                                how they are read
+    ==================================================  ===================================================
+    frame, dict of columns, list of dicts, file         by the names of the model's columns
+    array, sparse matrix or list of rows                raw cells, in the order of the model's columns
+    `Encoded`, such as ``table.public``                 encoded columns, by their names
+    `Table`, `ChunkedTable`                             as it is
+    frame or dicts, for a model fitted on arrays        numbers, by the names of the columns of the fit
+    array, for a model fitted on arrays                 as it is
+    ==================================================  ===================================================
 
     Parameters
     ----------
-    X : frame, dict of columns, path, Table, ChunkedTable, or encoded matrix
+    X : see the table
     features : dict or None
         Declaration of the columns that the model reads (`Schema.to_dict`); None for a model on arrays.
-    width : int
-        Encoded columns, for the message.
+    names : sequence of str
+        Encoded columns that the model reads.
 
     Raises
     ------
     DataError
-        For raw rows and a model without a schema, or where a column of the schema is missing.
+        Where a column is missing, or an array has another number of columns.
+
+    Warns
+    -----
+    UserWarning
+        Of raw cells that do not fit the declaration (`odd.Tally`): rows to predict for are public to the
+        caller.
     """
-    frame = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping)
-    if not isinstance(X, str | PathLike) and (not frame or hasattr(X, "public_chunks")):
+    if isinstance(X, Encoded):
+        return columns_of(X, names)
+    if hasattr(X, "public_chunks"):
         return X
+    path = isinstance(X, str | PathLike)
     if features is None:
-        raise DataError(
-            "The model was fitted on arrays and has no schema.", f"Pass an array of shape (n, {width})."
-        )
+        if path:
+            raise DataError(
+                "The model was fitted on arrays and has no schema that reads a file.",
+                f"Pass an array of shape (n, {len(names)}), or a frame with its columns.",
+            )
+        return _numbers(X, names)
+    from confide.schema.sources import frame_columns, is_dask
     from confide.schema.table import Table
 
     schema = Schema.from_dict(features)
-    return Table.scan(X, schema) if isinstance(X, str | PathLike) else Table.from_frame(X, schema)
+    if path or is_dask(X):
+        return Table.scan(X, schema).counted()
+    X = matrix_of(_records(X))
+    shape = getattr(X, "shape", None)
+    if not _named(X) and isinstance(shape, tuple) and (len(shape) != 2 or shape[1] != len(schema.names)):
+        listed = ", ".join(schema.names[:6]) + (", ..." if len(schema.names) > 6 else "")
+        raise DataError(
+            f"The rows have shape {shape}, and the model reads {len(schema.names)} raw columns: {listed}.",
+            "Pass them in this order, or a frame with their names; encoded columns as table.public.",
+        )
+    return _cleaned(schema, frame_columns(X, schema, None)[0])
+
+
+def read_rows(path: str | PathLike[str], schema: Schema, delimiter: str | None = None) -> Table:
+    """Return the rows of a file, all of them public, with the warning of `table_of`.
+
+    Raises
+    ------
+    DataError
+        As in `Table.read`.
+    """
+    from confide.schema.sources import FileSource, check_names
+
+    source = FileSource(Path(path), delimiter)
+    check_names(source.names, schema, quote=False)
+    (columns,) = source.chunks(schema.names, None)
+    return _cleaned(schema, columns)
+
+
+def _cleaned(schema: Schema, columns: Mapping[str, Any]) -> Table:
+    from confide.schema.odd import Tally
+    from confide.schema.table import build
+
+    tally = Tally()
+    table = build(schema, columns, None, notice=tally.add)
+    tally.warn()
+    return table
+
+
+def columns_of(block: Encoded, names: Sequence[str]) -> Any:
+    """Return the columns `names` of an encoded block, in this order.
+
+    Raises
+    ------
+    DataError
+    """
+    if tuple(names) == tuple(block.names):
+        return block.matrix
+    places = {name: place for place, name in enumerate(block.names)}
+    missing = [name for name in names if name not in places]
+    if missing:
+        raise DataError(
+            f"The encoded columns lack {', '.join(map(repr, missing[:5]))}.",
+            "Read the table with the schema of the fit.",
+        )
+    return block.matrix[:, [places[name] for name in names]]
+
+
+def _numbers(X: Any, names: Sequence[str]) -> Any:
+    """Return the named columns of a frame or of records as numbers; an array as it is."""
+    X = _records(X)
+    if not _named(X):
+        return X
+    from confide.schema.arrays import arrow_array, numbers
+    from confide.schema.sources import columns_by_name
+
+    columns, n = columns_by_name(X, names)
+    matrix, odd = np.empty((n, len(names))), []
+    for place, name in enumerate(names):
+        matrix[:, place] = numbers(arrow_array(columns[name]))
+        gaps = int(np.isnan(matrix[:, place]).sum())
+        if gaps:
+            odd.append(f"{name!r}: {gaps} of {n}")
+    if odd:
+        more = f"; and {len(odd) - 5} columns more" if len(odd) > 5 else ""
+        raise DataError(
+            f"Cells of the rows are no numbers: {'; '.join(odd[:5])}{more}.",
+            "Encode and impute them as for the fit, which took numbers.",
+        )
+    return matrix
+
+
+def _named(X: Any) -> bool:
+    """Whether rows have names for their columns."""
+    structured = getattr(getattr(X, "dtype", None), "names", None)
+    return hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping) or bool(structured)
+
+
+def _records(X: Any) -> Any:
+    """Return a list of dicts, one a row, as a dict of columns, a lazy frame collected, others as they are."""
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        return X.collect()
+    if not isinstance(X, list | tuple) or not X or not all(isinstance(row, Mapping) for row in X):
+        return X
+    names = dict.fromkeys(name for row in X for name in row)
+    return {str(name): [row.get(name) for row in X] for name in names}
 
 
 def stacked(blocks: Iterable[Any], width: int) -> Any:
@@ -119,8 +242,6 @@ def encoded_as(X: Any, schema: Schema, names: tuple[str, ...]) -> Any:
     DataError
         If the table declares one of the columns otherwise than the fit did.
     """
-    from confide.schema.encode import encode
-
     for column in schema.columns:
         if column.name not in X.schema.names or _encoding(X.schema[column.name]) != _encoding(column):
             raise DataError(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.errors import ParameterError
 from confide.schema.model import Schema
 from confide.schema.persons import PersonLimiter
 from confide.schema.sources import FileSource, check_names, is_dask, partitions
 from confide.schema.table import Passes, Table, build
+
+if TYPE_CHECKING:
+    from confide.schema.odd import Tally
 
 
 class ChunkedTable(Passes):
@@ -25,6 +28,8 @@ class ChunkedTable(Passes):
         arrays).
     count : callable
         Returns the number of rows of the source where metadata tell it, else ``None``.
+    tally : callable, optional
+        Returns a fresh `odd.Tally` for each pass over rows that are public altogether.
 
     Notes
     -----
@@ -39,10 +44,12 @@ class ChunkedTable(Passes):
         schema: Schema,
         parts: Callable[[Sequence[str]], Iterator[Mapping[str, Any]]],
         count: Callable[[], int | None] = lambda: None,
+        tally: Callable[[], Tally] | None = None,
     ) -> None:
         self.schema = schema
         self._parts = parts
         self._count = count
+        self._tally = tally
 
     @classmethod
     def open(
@@ -90,8 +97,20 @@ class ChunkedTable(Passes):
     def _tables(self, read: Sequence[str], cleaned: Sequence[str] | None = None) -> Iterator[Table]:
         rows = self.schema.max_rows_per_id
         limiter = None if rows is None else PersonLimiter(rows)
+        if self._tally is None:
+            for part in self._parts(read):
+                yield build(self.schema, part, limiter, cleaned, lazy=True)
+            return
+        tally = self._tally()
         for part in self._parts(read):
-            yield build(self.schema, part, limiter, cleaned, lazy=True)
+            yield build(self.schema, part, limiter, cleaned, notice=tally.add)
+        tally.warn()
+
+    def counted(self) -> ChunkedTable:
+        """Return the same table for rows that are public altogether: each pass warns of odd cells."""
+        from confide.schema.odd import Tally
+
+        return ChunkedTable(self.schema, self._parts, self._count, Tally)
 
     @cached_property
     def n_rows(self) -> int:

@@ -227,10 +227,8 @@ def frame_columns(
     """
     if is_dask(frame):
         raise UnsupportedError("A Dask frame may be larger than memory.", "Use Table.scan(frame, schema).")
-    if isinstance(frame, Mapping):
-        found = _pairs([(str(name), values) for name, values in frame.items()])
-    elif isinstance(frame, np.ndarray) and frame.dtype.names:
-        found = _pairs([(name, frame[name]) for name in frame.dtype.names])
+    if isinstance(frame, Mapping) or (isinstance(frame, np.ndarray) and frame.dtype.names):
+        found = _named(frame)
     elif isinstance(frame, np.ndarray) or type(frame).__module__.startswith("scipy.sparse"):
         found = _matrix(frame, schema, names)
     else:
@@ -238,11 +236,41 @@ def frame_columns(
     if wanted is None:
         check_names(list(found), schema)
         wanted = schema.names
+    return _taken(found, wanted)
+
+
+def columns_by_name(frame: Any, names: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """Return some columns of a frame, dict or structured array, raw, and the number of rows.
+
+    Raises
+    ------
+    DataError
+        If a column is missing or named twice, or the object is no table.
+    """
+    if is_dask(frame):
+        frame = frame.compute()
+    found = _named(frame) if isinstance(frame, Mapping | np.ndarray) else _narwhals(frame)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise DataError(
+            f"The rows have no column {', '.join(map(repr, missing[:5]))}.",
+            f"Pass the columns of the fit: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}.",
+        )
+    return _taken(found, names)
+
+
+def _named(frame: Any) -> dict[str, Any]:
+    """Columns of a dict or of a structured array."""
+    names = list(frame) if isinstance(frame, Mapping) else frame.dtype.names
+    return _pairs([(str(name), frame[name]) for name in names])
+
+
+def _taken(found: Mapping[str, Any], wanted: Sequence[str]) -> tuple[dict[str, Any], int]:
     columns = {name: found[name]() if callable(found[name]) else found[name] for name in wanted}
     lengths = {_length(values) for values in columns.values()}
     if len(lengths) > 1:
         raise DataError("The columns differ in length.", "Pass columns of one length.")
-    return columns, lengths.pop()
+    return columns, max(lengths, default=0)
 
 
 def looks_like_data(names: Sequence[str]) -> list[int]:

@@ -353,6 +353,7 @@ def build(
     names: Sequence[str] | None = None,
     *,
     lazy: bool = False,
+    notice: Callable[[Column, Any, np.ndarray], None] | None = None,
 ) -> Table:
     """Clean raw columns into a `Table`; `limiter` carries the ids seen in earlier chunks.
 
@@ -366,6 +367,9 @@ def build(
         Columns to clean; None: all.
     lazy : bool
         Whether private columns and the label are cleaned when first asked for; `columns` must not change.
+    notice : callable, optional
+        Hears of each column's raw cells, and of their numbers or codes. None: `odd.warn_of_text`, of public
+        numeric columns. Only rows that are public altogether may have another.
 
     Raises
     ------
@@ -391,28 +395,36 @@ def build(
         elif lazy and column.role != "public":
             later[column.name] = raw
         else:
-            cleaned[column.name] = _clean(column, raw, None)
+            cleaned[column.name] = _clean(column, raw, None, notice)
     if kept is not None and not kept.all():
         cleaned = {name: values[kept] for name, values in cleaned.items()}
-    pending = {name: partial(_clean, schema[name], raw, kept) for name, raw in later.items()}
+    pending = {name: partial(_clean, schema[name], raw, kept, notice) for name, raw in later.items()}
     return Table(schema, _Cells(cleaned, pending), n_rows if kept is None else int(kept.sum()), kept)
 
 
-def _clean(column: Column, raw: Any, kept: np.ndarray | None) -> np.ndarray:
+def _clean(
+    column: Column,
+    raw: Any,
+    kept: np.ndarray | None,
+    notice: Callable[[Column, Any, np.ndarray], None] | None,
+) -> np.ndarray:
     from confide.schema import arrays
-    from confide.schema.odd import warn_of_text
+
+    if notice is None:
+        from confide.schema.odd import warn_of_text as notice
 
     cells = arrays.arrow_array(raw)
     if column.numeric:
         values = arrays.numbers(cells)
         if column.missing == "reject" and np.isnan(values).any():
             raise _rejected(column.name, "impute")
-        warn_of_text(column, cells, values)
+        notice(column, cells, values)
         values = column.clean(values)
     else:
         codes = arrays.codes(cells, column)
         if column.missing == "reject" and (codes == arrays.MISSING).any():
             raise _rejected(column.name, "impute")
+        notice(column, cells, codes)
         values = np.where(codes == arrays.MISSING, np.int32(column.missing_code), codes)
     return values if kept is None or kept.all() else values[kept]
 

@@ -76,10 +76,12 @@ class LinearModel:
 
         Parameters
         ----------
-        X : frame, path, Table, ChunkedTable, or encoded matrix of shape (n, p)
-            A pandas, polars or Arrow frame, a dict of columns, or a CSV, Parquet or Arrow file needs the
-            public columns of the fit and no label or id. A `Table` that was read with an id column holds the
-            rows that `max_rows_per_id` kept.
+        X : frame, dict of columns, list of dicts, array, path, Table, ChunkedTable or Encoded
+            A pandas, polars or Arrow frame, dicts, or a CSV, Parquet or Arrow file need the public columns of
+            the fit and no label or id; an array holds raw cells in the order of these columns. Encoded
+            columns are passed by that name: `Table.public`. A `Table` that was read with an id column holds
+            the rows that `max_rows_per_id` kept. A model fitted on arrays takes an array of shape (n, p) of
+            the same columns, or a frame with their names.
 
         Returns
         -------
@@ -90,6 +92,11 @@ class LinearModel:
         ------
         DataError
             If the columns do not match those of the fit.
+
+        Warns
+        -----
+        UserWarning
+            Of cells that do not fit the schema, with their number.
         """
         X = self._encoded(X)
         matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
@@ -106,7 +113,7 @@ class LinearModel:
 
     def _encoded(self, X: Any) -> Any:
         """Return the encoded public matrix of whatever holds the rows."""
-        X = table_of(X, self.features, len(self.names))
+        X = table_of(X, self.features, self.names)
         parts = getattr(X, "public_chunks", None)
         if parts is None and not hasattr(getattr(X, "public", None), "matrix"):
             return X

@@ -109,7 +109,11 @@ def test_averages_are_mapped():
 def test_schedules():
     assert kinds("spectral", 0.5, 0.1, None, 10, 1) == (Kind(0, "spectral", 0.5, 0.1),)
     assert kinds("spectral", 0.5, 0.1, 2, 100, 7)[1] == Kind(14, "identity")
-    assert kinds("power", 0.5, 0.1, 0.25, 100, 7)[1] == Kind(25, "identity")
+    for epochs in (2.0, np.int64(2), np.float64(2)):
+        assert kinds("spectral", 0.5, 0.1, epochs, 100, 7)[1] == Kind(14, "identity")
+    assert kinds("spectral", 0.5, 0.1, 1.0, 100, 7)[1] == Kind(7, "identity")
+    for share in (0.25, np.float32(0.25)):
+        assert kinds("power", 0.5, 0.1, share, 100, 7)[1] == Kind(25, "identity")
     anneal = kinds("spectral", 0.5, 0.1, "anneal", 100, 1)
     assert [k.start for k in anneal] == [0, 20, 40, 60, 80]
     assert [k.power for k in anneal[:-1]] == [1.0, 0.75, 0.5, 0.25]
@@ -117,7 +121,9 @@ def test_schedules():
     assert len(anneal) == STAGES
     for switch, kind in (
         (0, "spectral"),
-        (1.0, "spectral"),
+        (1.5, "spectral"),
+        (math.inf, "spectral"),
+        (np.array([1, 2]), "spectral"),
         ("anneal", "ridge"),
         (True, "power"),
         (math.nan, "power"),

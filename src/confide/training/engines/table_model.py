@@ -63,14 +63,22 @@ class TableModel:
 
         Parameters
         ----------
-        X : frame, path, Table, ChunkedTable, or encoded matrix of shape (n, p + q)
-            A frame, dict of columns or file needs the columns that the model reads, private ones too, and no
-            label or id. Rows are not protected by a prediction: who asks must be allowed to see them.
+        X : frame, dict of columns, list of dicts, array, path, Table, ChunkedTable or Encoded
+            A frame, dicts or a file need the columns that the model reads, private ones too, and no label or
+            id; an array holds raw cells, public columns first, then private ones. Encoded columns are passed
+            by that name: `confide.schema.Encoded`. Rows are not protected by a prediction: who asks must be
+            allowed to see them. A model fitted on arrays takes the same columns as an array of shape
+            (n, p + q), public ones first, or a frame with their names.
 
         Raises
         ------
         DataError
             If the columns do not match those of the fit.
+
+        Warns
+        -----
+        UserWarning
+            Of cells that do not fit the schema, with their number.
         """
         return self.core.predict(*self._encoded(X))
 
@@ -92,7 +100,7 @@ class TableModel:
 
     def _encoded(self, X: Any) -> tuple[Any, Any]:
         p, names = len(self.public), (*self.public, *self.private)
-        X = table_of(X, self.features, len(names))
+        X = table_of(X, self.features, names)
         if hasattr(X, "schema") and hasattr(X, "chunks"):
             matrix = encoded_as(X, Schema.from_dict(dict(self.features or {})), names)
         else:
