@@ -13,6 +13,7 @@ from confide.errors import AdjacencyError, DataError, ParameterError, Unsupporte
 from confide.prediction.certificate import id_hash, row_hash
 from confide.prediction.ensemble import Ensemble, ensemble_distance
 from confide.prediction.erm import StronglyConvexERM
+from confide.prediction.persons import Persons
 from confide.prediction.votes import TeacherVotes, VoteGap, parts, vote_gap
 
 from .helpers import blobs, check_neighbours  # isort: skip
@@ -134,6 +135,36 @@ def test_hashes_do_not_confuse_kinds_of_ids():
             id_hash(bad, "k")
     with pytest.raises(DataError, match="2 ids for 3 rows"):
         VoteGap(1, 2, (-1, 1)).fit(np.zeros((3, 1)), [0, 1, 0], ids=[1, 2])
+
+
+@pytest.mark.parametrize("odd", ["text", None, 10**400, [1, 2], np.nan, 1 + 2j, b"x"])
+@pytest.mark.parametrize(
+    "certificate",
+    [VoteGap(3, 2, (-1, 1)), StronglyConvexERM(1.0), TeacherVotes(DecisionTreeClassifier(random_state=0), 3, 2, (-1, 1)),
+     Ensemble(VoteGap(3, 2, (-1, 1)), 2), Persons(StronglyConvexERM(1.0), 2)],
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
+)  # fmt: skip
+def test_one_odd_cell_or_label_decides_no_exception(certificate, odd):
+    X, y = blobs(20, seed=32)
+    Q = X[:5]
+    cells, labels = X.tolist(), y.tolist()
+    cells[3][1], labels[4] = odd, odd
+    ids = np.arange(20) // 2
+    told = certificate.fit(cells, labels, ids=ids).stability(Q)
+    arrays = np.empty((20, 2), dtype=object), np.empty(20, dtype=object)
+    for i in range(20):
+        arrays[1][i] = labels[i]
+        for j in range(2):
+            arrays[0][i, j] = cells[i][j]
+    assert np.array_equal(told, certificate.fit(*arrays, ids=ids).stability(Q))
+    plain, first = X.copy(), y.copy()
+    plain[3, 1] = np.inf if odd == 10**400 else np.nan
+    first[4] = 0
+    assert np.array_equal(told, certificate.fit(plain, first, ids=ids).stability(Q))
+    with pytest.raises(DataError, match="no numbers"):
+        certificate.fit(np.array([["a", "b"]]), [1], ids=[1])
+    with pytest.raises(DataError, match="labels are no numbers"):
+        certificate.fit(X, y.astype(str), ids=ids)
 
 
 @pytest.mark.parametrize("change", [False, True])

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency
+from confide.schema.loose import matrix_of, numbers, vector_of
 
 Labels = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -85,12 +86,12 @@ class Certificate(Protocol):
 
 
 def table(X: ArrayLike, y: ArrayLike, classes: int) -> tuple[NDArray[np.float64], Labels]:
-    """Return rows [n, p] and classes [n]; labels that are no class count as class 0."""
-    rows = matrix(X, "X")
-    try:
-        given = np.asarray(y).astype(np.float64)
-    except (TypeError, ValueError):
-        raise DataError("The labels are no numbers.", f"Pass integers 0 ... {classes - 1}.") from None
+    """Return rows [n, p] and classes [n]; labels that are no class count as class 0.
+
+    Cells of lists and of arrays of objects decide no exception: those that are no number are NaN.
+    """
+    rows = cells(X)
+    given = _floats(vector_of(y), "labels", f"Pass integers 0 ... {classes - 1}.")
     if given.shape != rows.shape[:1]:
         raise DataError(
             f"The labels have shape {given.shape} and the rows {rows.shape}.", "Pass one label a row."
@@ -99,15 +100,31 @@ def table(X: ArrayLike, y: ArrayLike, classes: int) -> tuple[NDArray[np.float64]
     return rows, np.where(known, given, 0.0).astype(np.int64)
 
 
+def cells(X: ArrayLike) -> NDArray[np.float64]:
+    """Return rows of a training table [n, p]; see `table`."""
+    return _two(_floats(matrix_of(X), "'X'", "Pass a matrix of floats."), "X")
+
+
 def matrix(X: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a float64 matrix."""
+    """Return a float64 matrix of public numbers."""
     try:
         rows = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"The '{name}' are no numbers.", "Pass a matrix of floats.") from None
+    return _two(rows, name)
+
+
+def _two(rows: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     if rows.ndim != 2:
         raise DataError(f"The '{name}' have {rows.ndim} dimensions.", "Pass a matrix, one row a query.")
     return rows
+
+
+def _floats(values: Any, name: str, remedy: str) -> NDArray[np.float64]:
+    given = np.asarray(values)
+    if given.dtype.kind not in "biufO":  # the type of an array is declared, and public
+        raise DataError(f"The {name} are no numbers (type {given.dtype}).", remedy)
+    return numbers(given) if given.dtype.kind == "O" else given.astype(np.float64)
 
 
 def id_hash(ids: Any, key: str) -> Words:

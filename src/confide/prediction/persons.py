@@ -51,9 +51,9 @@ from confide.prediction.certificate import (
     Certificate,
     Certified,
     Labels,
+    cells,
     id_digests,
     key_bytes,
-    matrix,
     row_hash,
 )
 from confide.prediction.ensemble import Ensemble
@@ -63,6 +63,7 @@ from confide.prediction.intervals.hybrid import HybridTraining
 from confide.prediction.laws import whole
 from confide.prediction.votes import TeacherVotes
 from confide.privacy import Adjacency
+from confide.schema.loose import vector_of
 from confide.schema.persons import PersonLimiter
 
 
@@ -172,7 +173,7 @@ class Persons:
         if isinstance(self.certificate, Ensemble):
             member = replace(self, certificate=self.certificate.certificate)
             return replace(self.certificate, certificate=member).fit(X, y, ids=ids)
-        rows, labels = matrix(X, "X"), np.asarray(y)
+        rows, labels = cells(X), np.asarray(vector_of(y))
         names = id_digests(ids, self.key)
         if labels.shape != rows.shape[:1] or names.shape != rows.shape[:1]:
             raise DataError(
@@ -260,8 +261,8 @@ def kept(rows: NDArray[np.float64], names: NDArray[np.bytes_], most: int | None,
         m; None keeps all.
     key : str
     """
-    cells = row_hash(rows, np.zeros(len(rows), dtype=np.int64), key)
-    order = np.lexsort((cells, names)).astype(np.int64)
+    content = row_hash(rows, np.zeros(len(rows), dtype=np.int64), key)
+    order = np.lexsort((content, names)).astype(np.int64)
     if most is None:
         return order
     admitted = PersonLimiter(most).admit(names[order], np.ones(len(order), dtype=bool))[1]
