@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from confide.errors import LedgerError, ParameterError, RefusedError
 from confide.ledger import chain
@@ -16,6 +16,13 @@ from confide.ledger.pricing import Price
 from confide.ledger.records import Request, Reservation, Update
 from confide.ledger.session import Account, Session, write_vector
 from confide.privacy.guarantee import Guarantee
+
+
+class Own(NamedTuple):
+    """What an analyst's account is charged where the total is charged something else."""
+
+    vector: Vector
+    terms: str  #: canonical JSON of the amounts by component
 
 
 @dataclass(slots=True, eq=False)  # not frozen: that would take a tenth of a group's time
@@ -30,6 +37,7 @@ class Charge:
     secret: bytes | None
     settle: bool
     request: str | None  #: the request key as stored: an analyst's own
+    own: Own | None = None  #: what the analyst's account pays, where that differs from the total
 
     def apply(self, session: Session) -> tuple[Mark, dict[str, Any] | None, bool, int | None]:
         """Return (mark, stored fields where the key was used before, whether it is settled, version)."""
@@ -49,10 +57,11 @@ class Charge:
             account = session.account(self.analyst)
             if account is None:
                 raise unknown_analyst(self.analyst)
-            spent = fits(account.spent, vector, account.allowed)
+            part = vector if self.own is None else self.own.vector
+            spent = fits(account.spent, part, account.allowed)
             if spent is None:
                 owner = f"the account of analyst {self.analyst!r}"
-                raise refusal(budget, owner, account.spent, vector, account.allowed)
+                raise refusal(budget, owner, account.spent, part, account.allowed)
             account.spent = spent
             session.set_account(self.analyst, account)
             account_words = '{{"allowed":"{}","spent":"{}"}}'.format(*account.words())
@@ -64,10 +73,11 @@ class Charge:
             mac = f'"{chain.secret_mac(dataset.tag_key, sequence, self.secret)}"'
             session.secrets.append((dataset.id, sequence, self.secret))
         kind = chain.CHARGED if self.settle else chain.RESERVED
+        own = "" if self.own is None else f'"account_charge":{self.own.terms},'
         # The canonical body, spliced: encoding the guarantee anew would take most of a group's time.
         body = (
             f'{{"accepted":{chain.canonical(self.price.accepted) if self.price.accepted else "[]"},'
-            f'"account":{account_words},"analyst":{_text(self.analyst)},{self.price.terms},'
+            f'"account":{account_words},{own}"analyst":{_text(self.analyst)},{self.price.terms},'
             f'"kind":"{kind}","label":{_text(self.label)},"previous":"{session.hash}","request":{_text(self.key)},'
             f'"secret":{mac},"sequence":{session.sequence + 1},"spent":"{session.words}",'
             f'"time":"{session.time}","version":{"null" if version is None else version}}}'

@@ -153,6 +153,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
                 "analyst": fields["analyst"],
                 "version": fields["version"],
                 "charge": charge,
+                **({"account_charge": fields["account_charge"]} if "account_charge" in fields else {}),
                 "mechanism": fields["guarantee"]["event"]["mechanism"],
                 "assumptions": fields["guarantee"]["assumptions"],
                 "status": "settled" if row[1] == chain.CHARGED else "reserved",
@@ -312,7 +313,8 @@ def verify(
                 raise _damage(dataset, number, "spends beyond the budget")
             if (name := fields["analyst"]) is not None:
                 before = spent.get(name, zero(budget))
-                spent[name] = tuple(map(add, before, charge))
+                own = fields.get("account_charge", fields["charge"])
+                spent[name] = tuple(map(add, before, (parse(own[part]) for part in budget.names)))
                 if name not in limits or any(p > m for p, m in zip(spent[name], limits[name])):
                     raise _damage(dataset, number, "spends beyond the analyst's account")
             (closed if kind == chain.CHARGED else open_).add(number)

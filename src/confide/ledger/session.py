@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -81,7 +81,11 @@ class Known:
 
 
 class Operation(Protocol):
-    """Something that appends to the chain, or raises a `ConfideError` before it changed the session."""
+    """Something that appends to the chain, or raises a `ConfideError` before it changed the session.
+
+    A kind of operation may have a static method ``gather(session, operations)``: called once a transaction,
+    before any of them is applied, to read for all of them at once.
+    """
 
     def apply(self, session: Session) -> Any:
         """Decide; append entries; return the caller's result."""
@@ -129,6 +133,10 @@ class Session:
         self.settled: dict[int, int] = {}
         self.secrets: list[tuple[int, int, bytes]] = []
         self.statements: list[tuple[str, tuple]] = []
+        #: What operations of a room above share within this transaction, by a key of its own.
+        self.shelf: dict[Any, Any] = {}
+        #: Called before the commit: writes of a room above to tables of its own, all or none with ours.
+        self.at_end: list[Callable[[], None]] = []
 
     def append(
         self, kind: str, fields: dict[str, Any], *, settles: int | None = None, analyst: str | None = None
@@ -232,6 +240,8 @@ class Session:
 
     def flush(self) -> None:
         """Write everything; the commit follows."""
+        for write in self.at_end:
+            write()
         if not self._rows:
             return
         store, connection = self.store, self.connection
@@ -378,6 +388,7 @@ def _commit(
             if len(jobs) > 1:
                 keys = (getattr(job.operation, "request", None) for job in jobs)
                 session.look_up([key for key in keys if key is not None])
+            _gather(session, [job.operation for job in jobs])
             for job in jobs:
                 try:
                     job.result = job.operation.apply(session)
@@ -404,6 +415,14 @@ def _commit(
     for job in jobs:
         job.done = True
     return None
+
+
+def _gather(session: Session, operations: Sequence[Operation]) -> None:
+    """Let each kind of operation that has a `gather` read for all of its kind at once."""
+    for kind in dict.fromkeys(map(type, operations)):
+        gather = getattr(kind, "gather", None)
+        if gather is not None:
+            gather(session, [operation for operation in operations if type(operation) is kind])
 
 
 def _unknown(store: Store, error: BaseException) -> LedgerError:
