@@ -5,8 +5,9 @@ synthetic stand-in (`_prediction_paper_data.stand_in`: same rows, columns and cl
 release in question the highest expected accuracy.
 
 boxes       one full-batch step from 0, rate 2, each coordinate of a gradient cut at 0.06: the paper's setting for
-            Blobs, here for every set. "boxes random start": from `Network.initial(0)`, as the paper starts.
-boxes N     N such steps; "boxes mlp": 16 hidden units, two steps.
+            Blobs, here for every set. "boxes random start": from a public draw of its own for each run,
+            as the paper starts.
+boxes N     N such steps; "boxes mlp": 16 hidden units, two steps, such a start.
 ball        logistic regression at rate 1 / L, norm clip 0.5 sqrt(B^2 + 1), B the set's public norm; the knob is the
             number of steps. "ball N": N steps.
 erm         the knob is Lambda, at most 3 a row; of members of an ensemble, theirs. "erm L": Lambda = L.
@@ -62,7 +63,7 @@ def knobs(certificate: str, data: str, members: int) -> tuple[float, ...]:
     return KNOBS.get(certificate, (0.0,))
 
 
-def certificate_of(name: str, table: Table, members: int, setting: float) -> Any:
+def certificate_of(name: str, table: Table, members: int, setting: float, run: int = 0) -> Any:
     """Return the certificate for the training part of a set."""
     n, p, classes = len(table.y), table.X.shape[1], table.classes
     if name == "teachers":
@@ -88,17 +89,17 @@ def certificate_of(name: str, table: Table, members: int, setting: float) -> Any
         }
         single = BallTraining(p, settings, B)
     else:
-        single = _boxes(name, p, classes, n // members)
+        single = _boxes(name, p, classes, n // members, run)
     return single if members == 1 else Ensemble(single, members)
 
 
-def _boxes(name: str, p: int, classes: int, rows: int) -> IntervalTraining:
+def _boxes(name: str, p: int, classes: int, rows: int, run: int) -> IntervalTraining:
     hidden = [16] if name == "boxes mlp" else []
     layers = [p, *hidden, classes]
     words = name.removeprefix("boxes").strip()
     steps = {"": 1, "mlp": 2}.get(words) or (int(words) if words.isdigit() else 1)
     network = Network(tuple(layers))
-    start = np.zeros(network.size) if name == "boxes" or words.isdigit() else network.initial(0)
+    start = np.zeros(network.size) if name == "boxes" or words.isdigit() else network.initial(run)
     # Many steps and a hidden layer certify little: all levels up to 200. One step: bisection up to 2,000.
     k_max, levels = (min(2_000, rows), "bisect") if steps == 1 else (min(200, rows), "all")
     return IntervalTraining(layers, {**STEP, "epochs": steps}, k_max, init=start, levels=levels)
@@ -121,7 +122,7 @@ def distances(
         if certificate.startswith("boxes"):
             train, test = _raw(train), _raw(test)
         asked = test.X if data == "blobs" else test.X[:QUERIES]
-        model = certificate_of(certificate, train, members, setting).fit(train.X, train.y)
+        model = certificate_of(certificate, train, members, setting, run).fit(train.X, train.y)
         labels, k = model.stability(asked)
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / f"{stem}-{os.getpid()}.partial.npz"
