@@ -1,5 +1,6 @@
 """Arrays and lists without a schema: one row of the edge-case table, one test."""
 
+import datetime
 import math
 import warnings
 from decimal import Decimal
@@ -90,3 +91,47 @@ def test_other_types_are_refused(kind):
 ])  # fmt: skip
 def test_equality_with_a_class(cell, member, same):
     assert loose.equal(cell, member) is same
+
+
+def typed():
+    import polars as pl
+    import pyarrow as pa
+
+    words, moments = pd.Series(["a", "b"], dtype="str"), pd.Series(pd.to_datetime(["2020", "2021"]))
+    kinds = {
+        "numbers": [np.zeros(2), np.zeros(2, dtype=bool), pd.Series([1, None], dtype="Int64"),
+                    pd.Series([1, 2]).astype("category"), pd.Series([1.5], dtype=pd.ArrowDtype(pa.float64())),
+                    pl.Series([1]), pl.Series([True]), pa.array([1.5]), pa.chunked_array([[1]]),
+                    pa.array([Decimal("1.5")]), pd.DataFrame({"y": [1.0]}), pl.DataFrame({"y": [1]}),
+                    pa.table({"y": [1]}), pa.array([1, 1]).dictionary_encode(),
+                    pd.Series(pd.arrays.SparseArray([0.0, 1.0]))],
+        "text": [np.array(["a"]), np.array([b"a"]), words, words.astype("string"), words.astype("category"),
+                 words.to_frame(), pl.Series(["a"]), pl.Series(["a"], dtype=pl.Categorical),
+                 pl.Series(["a"], dtype=pl.Enum(["a"])), pa.array(["a"]), pa.array([b"a"]),
+                 pa.array(["a"]).dictionary_encode(), pd.Series(["a"], dtype=pd.ArrowDtype(pa.string()))],
+        "times": [moments, moments.to_numpy(), moments.dt.tz_localize("UTC"), moments.dt.to_period("D"),
+                  moments - moments, pl.Series(moments.to_list()), pa.array(moments),
+                  pl.Series([1]).cast(pl.Duration)],
+        "complex": [np.ones(2, dtype=complex), pd.Series([1j])],
+        "": [[1], ("a",), np.array(["a", 1], dtype=object), words.astype(object), pl.Series([object()]),
+             pd.DataFrame({"a": [1], "b": [2]}), None, pa.nulls(2)],
+    }  # fmt: skip
+    return [(kind, y) for kind, several in kinds.items() for y in several]
+
+
+@pytest.mark.parametrize(("kind", "y"), typed(), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_declared_type_of_labels(kind, y):
+    assert loose.declared_kind(y) == kind
+    if kind in ("", "numbers"):
+        loose.check_number_labels(y)
+    else:
+        with pytest.raises(ValueError, match=f"labels are {kind}|Complex data"):
+            loose.check_number_labels(y)
+    day = datetime.date(2020, 1, 1)
+    fits = {"numbers": [0, 1], "text": ["a", "b"], "times": [day, day + datetime.timedelta(1)]}
+    for other, classes in fits.items():
+        if kind in ("", other):
+            loose.check_classes(y, classes)
+        else:
+            with pytest.raises(ValueError, match="no label can be either class|Complex data"):
+                loose.check_classes(y, classes)

@@ -160,7 +160,6 @@ LABELS = {
     "text objects": np.array(["1"] * 59 + ["divorced"], dtype=object),
     "huge integer": [*PLAIN, 10**400],
     "complex cell": [*PLAIN, 1j],
-    "complex array": np.array([*PLAIN, 1j]),
     "nested cell": [*PLAIN, [1, 2]],
     "dictionary": [*PLAIN, {"a": 1}],
     "missing": pd.Series([1] * 59 + [pd.NA], dtype="Int64"),
@@ -169,7 +168,6 @@ LABELS = {
     "signalling float32": with_bits(np.float32, 0x7F800001),
     "signalling float16": with_bits(np.float16, 0x7C01),
     "signalling float64": with_bits(np.float64, 0x7FF0000000000001),
-    "dates": pd.Series(pd.to_datetime(["2020-01-01"] * 60)),
     "tuple": (*PLAIN, b"\xff"),
     "rows as lists": [[value] for value in (*PLAIN, 3.0)],
 }

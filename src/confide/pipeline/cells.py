@@ -12,7 +12,7 @@ from confide.errors import DataError
 from confide.schema.loose import check_real, check_table, equal, matrix_of, real, vector_of
 from confide.selection.named import check_classes, check_types
 from confide.selection.wide import Bounds, ParquetMatrix
-from confide.training.inputs import secret_labels
+from confide.training.inputs import number_labels
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,8 +59,7 @@ def label_values(y: Any, n: int) -> Callable[[], Floats]:
     ValueError, DataError
         From shape and declared type.
     """
-    check_real(y, "y")
-    return secret_labels(y, n)
+    return number_labels(y, n)
 
 
 def positives(y: Any, n: int, classes: Sequence[Any]) -> Callable[[], Floats]:

@@ -19,6 +19,7 @@ a class compared with pd.NA, an array, a list         not equal
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -115,39 +116,128 @@ def check_numeric(values: Any, what: str = "X") -> None:
         )
 
 
+def declared_kind(y: Any) -> str:
+    """Return what the declared type of an array can hold; no cell is looked at.
+
+    ====================================================================  =============
+    type                                                                  kind
+    ====================================================================  =============
+    NumPy's and pandas' integers, floats, truth values; decimals          ``"numbers"``
+    text or bytes of one width, ``str`` of pandas 3, ``string``, polars'  ``"text"``
+    ``String`` and ``Enum``, Arrow's strings
+    times, dates, durations, periods                                      ``"times"``
+    complex numbers                                                       ``"complex"``
+    categories of pandas or Arrow                                         that of these
+    objects, lists, and anything else                                     ``""``
+    ====================================================================  =============
+    """
+    y = y.to_native() if hasattr(y, "to_native") else y
+    own = _declared_type(y)
+    return kind_of_type(own)
+
+
+def _declared_type(y: Any) -> Any:
+    """Return the type of an array, or of the only column of a frame; None where there is none."""
+    if type(y).__module__.split(".")[0] == "pyarrow":
+        several = getattr(getattr(y, "schema", None), "types", None)
+        own = None if several is not None else getattr(y, "type", None)
+    else:
+        several, own = getattr(y, "dtypes", None), getattr(y, "dtype", None)
+    if own is None and several is not None and hasattr(several, "__len__") and len(several) == 1:
+        return next(iter(several))
+    return own
+
+
+def kind_of_type(dtype: Any) -> str:
+    """Return `declared_kind` of a type itself; ``""`` for None."""
+    room, name = type(dtype).__module__.split(".")[0], type(dtype).__name__
+    if room == "polars":
+        return _polars_kind(dtype)
+    if room == "pyarrow":
+        return _arrow_kind(dtype)
+    for inner in ("pyarrow_dtype", "subtype"):  # pandas: of Arrow, and sparse or of intervals
+        if hasattr(dtype, inner) and getattr(dtype, inner) is not None:
+            return kind_of_type(getattr(dtype, inner))
+    categories = getattr(getattr(dtype, "categories", None), "dtype", None)
+    if categories is not None:
+        return kind_of_type(categories)
+    if name in ("StringDtype", "StringDType"):
+        return "text"
+    if name == "PeriodDtype":
+        return "times"
+    kinds = {**dict.fromkeys("fiub", "numbers"), **dict.fromkeys("UST", "text"), "M": "times", "m": "times"}
+    return {**kinds, "c": "complex"}.get(getattr(dtype, "kind", ""), "")
+
+
+def _polars_kind(dtype: Any) -> str:
+    if dtype.is_numeric() or str(dtype) == "Boolean":
+        return "numbers"
+    if dtype.is_temporal():
+        return "times"
+    return "text" if str(dtype).split("(")[0] in ("String", "Categorical", "Enum", "Binary") else ""
+
+
+def _arrow_kind(dtype: Any) -> str:
+    import pyarrow.types as kinds
+
+    if kinds.is_dictionary(dtype):
+        return _arrow_kind(dtype.value_type)
+    if kinds.is_boolean(dtype) or kinds.is_integer(dtype) or kinds.is_floating(dtype):
+        return "numbers"
+    if kinds.is_decimal(dtype):
+        return "numbers"
+    if kinds.is_temporal(dtype):
+        return "times"
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return "text" if str(dtype) in names or str(dtype).startswith("fixed_size_binary") else ""
+
+
 def check_classes(y: Any, classes: Sequence[Any]) -> None:
     """Refuse labels whose declared type can never equal a class: numbers for words, or words for numbers.
 
-    The type of an array is public, as its shape is. Lists, and the types of objects and strings that one odd
-    cell gives to a column of numbers in a file, are not judged: there a cell would decide.
+    The type of an array is public, as its shape is: a reader that infers it from the cells of a file decides
+    it by secrets, so read files with declared types, or by a schema. Lists and objects are not judged.
 
     Raises
     ------
-    DataError
+    ValueError, DataError
     """
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    check_real(y, "y")
+    kind = declared_kind(y)
     words = [isinstance(value, str | bytes) for value in classes]
-    if (kind in ("f", "i", "u", "b") and all(words)) or (kind in ("U", "S") and not any(words)):
-        what = "numbers" if kind not in ("U", "S") else "text"
+    times = [isinstance(value, datetime.date | datetime.time | np.datetime64) for value in classes]
+    never = {
+        "numbers": all(words) or all(times),
+        "text": not any(words),
+        "times": not any(times),
+    }
+    if never.get(kind, False):
         raise DataError(
-            f"The labels are {what} (type {y.dtype}), and the 'classes' parameter is {tuple(classes)!r:.80}: "
-            "no label can be either class.",
+            f"The labels are {kind} (type {_type_name(y)}), and the 'classes' parameter is "
+            f"{tuple(classes)!r:.80}: no label can be either class.",
             "Pass classes of the labels' type.",
         )
 
 
-def check_no_text(y: Any) -> None:
-    """Refuse numeric labels whose declared type is NumPy's text of one width; objects are not judged.
+def check_number_labels(y: Any) -> None:
+    """Refuse numeric labels whose declared type is text, times or complex; objects are not judged.
 
     Raises
     ------
-    DataError
+    ValueError, DataError
     """
-    dtype = getattr(y, "dtype", None)
-    if getattr(dtype, "kind", "") in ("U", "S"):
+    check_real(y, "y")
+    kind = declared_kind(y)
+    if kind in ("text", "times"):
         raise DataError(
-            f"The labels are text (type {dtype}).", "Pass numbers, as y.astype(float), from the start."
+            f"The labels are {kind} (type {_type_name(y)}).",
+            "Pass numbers, of a type that is declared and not inferred from cells: y.astype(float), from the "
+            "start.",
         )
+
+
+def _type_name(y: Any) -> str:
+    return str(_declared_type(y.to_native() if hasattr(y, "to_native") else y))
 
 
 def numbers(values: Any) -> npt.NDArray[np.float64]:

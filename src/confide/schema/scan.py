@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import ParameterError
+from confide.schema.loose import kind_of_type
 from confide.schema.model import Schema
 from confide.schema.persons import PersonLimiter
 from confide.schema.sources import FileSource, check_names, is_dask, partitions
-from confide.schema.table import Passes, Table, build
+from confide.schema.table import Passes, Table, build, check_label
 
 if TYPE_CHECKING:
     from confide.schema.odd import Tally
@@ -73,9 +74,13 @@ class ChunkedTable(Passes):
             raise ParameterError(f"The 'chunk_rows' parameter is {chunk_rows!r}.", "Pass an integer >= 1.")
         declared = Schema.of(schema)
         if is_dask(path):
-            return cls(declared, partitions(path, declared))
+            dask: Any = path
+            parts = partitions(dask, declared)
+            check_types(declared, [str(name) for name in dask.columns], list(dask.dtypes))
+            return cls(declared, parts)
         source = FileSource(path, delimiter)
         check_names(source.names, declared, quote=False)
+        check_types(declared, source.names, source.types)
         return cls(declared, lambda names: source.chunks(names, chunk_rows), source.count)
 
     def chunks(self) -> Iterator[Table]:
@@ -121,3 +126,10 @@ class ChunkedTable(Passes):
     def __repr__(self) -> str:
         roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)
         return f"ChunkedTable({self.schema.name!r}: {roles}; unit: {self.unit})"
+
+
+def check_types(schema: Schema, names: Sequence[str], types: Sequence[Any]) -> None:
+    """Refuse, before any cell is read, a label whose declared type holds no number; see `check_label`."""
+    label = schema.label
+    if label is not None and label.numeric:
+        check_label(label, kind_of_type(types[list(names).index(label.name)]))

@@ -14,6 +14,7 @@ import numpy as np
 
 from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
 from confide.schema.encode import Encoded, encode
+from confide.schema.loose import declared_kind
 from confide.schema.model import Schema
 from confide.schema.persons import PersonLimiter
 
@@ -386,6 +387,8 @@ def build(
         if names is not None and column.name not in names:
             continue
         raw = columns[column.name]
+        if column.role == "label" and column.numeric:
+            check_label(column, declared_kind(raw))
         if column.role == "id":
             assert limiter is not None
             keys, present = arrays.id_keys(arrays.arrow_array(raw))
@@ -427,6 +430,20 @@ def _clean(
         notice(column, cells, codes)
         values = np.where(codes == arrays.MISSING, np.int32(column.missing_code), codes)
     return values if kept is None or kept.all() else values[kept]
+
+
+def check_label(column: Column, kind: str) -> None:
+    """Refuse a numeric label whose declared type holds no number; text may spell one, as in a CSV file.
+
+    Raises
+    ------
+    DataError
+    """
+    if kind in ("times", "complex"):
+        raise DataError(
+            f"The label {column.name!r} is declared numeric, and its cells are {kind}.",
+            "Pass numbers, such as days since a public date.",
+        )
 
 
 def _rows_of(cells: _Cells, name: str, rows: np.ndarray) -> np.ndarray:

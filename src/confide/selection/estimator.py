@@ -265,6 +265,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             return lambda: np.array(
                 [1.0 if loose.equal(cell, positive) else -1.0 for cell in values.tolist()]
             )
+        loose.check_number_labels(y)
         if values.dtype.kind not in "fiubO":
             raise DataError(
                 f"The label has type {values.dtype}.", "Pass numbers, or 'classes' for a loss of classes."

@@ -62,7 +62,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
         Shrink by the known noise (``closed_form``, ``randomized_response``).
     fit_intercept : bool
     max_rows : int, optional
-        Public bound on the number of rows under ``add_remove_one``, for ``dpsgd``.
+        Public stand-in for the secret number of rows under ``add_remove_one``, for ``dpsgd``: batches and
+        means use it. No table is compared with it; rounding covers so many rows, and 2^24 at least.
     max_rows_per_person : int
         As in `PrivateRegressor`; 1 with ``dpsgd`` and ``randomized_response``.
     hidden, activation, embedding, rank, switch, optimizer, learning_rate, steps, batch_size, clip, average
@@ -172,8 +173,8 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
         X : array-like or CSR of shape (n, p)
             Public columns must be finite. An array, CSR matrix or frame where some columns are private.
         y : array-like of shape (n,) or (n, 1)
-            Secret labels. Nothing but their shape and an array's type is judged: numbers where all classes
-            are words, or text of one width where none is, are refused. They are read after the charge.
+            Secret labels. Nothing but their shape and an array's declared type is judged: numbers where all
+            classes are words, text where none is, times. They are read after the charge.
         **refused
             Nothing else is taken (TypeError, pitfall F45).
 

@@ -72,7 +72,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         refuses unless it is accepted by that name. `confide.train` on a table with an id column enforces
         the bound (rows beyond it are left out), assumes nothing, and needs less noise.
     max_rows : int, optional
-        Public bound on the number of rows under ``add_remove_one``, for ``dpsgd``.
+        Public stand-in for the secret number of rows under ``add_remove_one``, for ``dpsgd``: batches and
+        means use it. No table is compared with it; rounding covers so many rows, and 2^24 at least.
     hidden, activation, embedding, rank, switch, optimizer, learning_rate, steps, batch_size, clip, average
         Of engine ``dpsgd``: see `confide.training.sgd.SGDRequest`. Not at their defaults, they are refused by
         the other engines.
@@ -180,8 +181,8 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         X : array-like or CSR of shape (n, p)
             Public columns must be finite. An array, CSR matrix or frame where some columns are private.
         y : array-like of shape (n,) or (n, 1)
-            Secret labels. Nothing but their shape and an array's type is judged (NumPy's text of one width
-            is refused), and they are read after the charge.
+            Secret labels. Nothing but their shape and an array's declared type is judged (text, times and
+            complex numbers are refused), and they are read after the charge.
         **refused
             Nothing else is taken: a `sample_weight` scales one person's influence, and has no public cap
             here (TypeError, pitfall F45).

@@ -2,8 +2,8 @@
 
 A private column of X is not looked at: names and shape are public, and the public columns are taken out
 before any validation. A label is read by the cells' definition of `confide.schema`, under which nothing
-raises or warns: a cell without a number is NaN, and a fit imputes it. The type of objects and of pandas' text
-decides nothing either, since it may have been inferred from the cells.
+raises or warns: a cell without a number is NaN, and a fit imputes it. The declared type of an array is public
+and may refuse it (`loose.declared_kind`); objects and lists declare nothing.
 """
 
 from __future__ import annotations
@@ -110,15 +110,15 @@ def secret_labels(y: Any, n: int) -> Callable[[], Floats]:
 
 
 def number_labels(y: Any, n: int) -> Callable[[], Floats]:
-    """Return `secret_labels` of an array that is not of NumPy's text of one width: its type is public.
+    """Return `secret_labels` of an array whose declared type is not text, times or complex: it is public.
 
     Raises
     ------
     ValueError, DataError
     """
-    from confide.schema.loose import check_no_text
+    from confide.schema.loose import check_number_labels
 
-    check_no_text(y)
+    check_number_labels(y)
     return secret_labels(y, n)
 
 

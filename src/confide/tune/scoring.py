@@ -21,7 +21,7 @@ from confide.mechanisms import (
     weighted_choice,
 )
 from confide.privacy import Adjacency, gaussian_sigma
-from confide.schema.loose import check_classes, check_no_text, vector_of
+from confide.schema.loose import check_classes, check_number_labels, vector_of
 
 SCORES = ("squared", "absolute", "accuracy")
 
@@ -66,7 +66,7 @@ class Rows:
         elif classes:
             check_classes(self.declared, classes)
         else:
-            check_no_text(self.declared)
+            check_number_labels(self.declared)
 
     def stand_in(self, values: np.ndarray) -> np.ndarray:
         """Return public values in the type that labels were declared in, or zeros of it."""

@@ -12,7 +12,7 @@ import numpy as np
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
-from confide.schema.loose import check_classes, check_no_text
+from confide.schema.loose import check_classes, check_number_labels
 from confide.training.conditioning import finite_rows
 from confide.training.inputs import dense, secret_labels, shape_of
 from confide.training.release import drive
@@ -186,7 +186,7 @@ def check_types(y: Any, request: SGDRequest) -> None:
     DataError
     """
     if request.classes is None:
-        check_no_text(y)
+        check_number_labels(y)
     else:
         check_classes(y, request.classes)
 
