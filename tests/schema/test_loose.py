@@ -133,5 +133,5 @@ def test_the_declared_type_of_labels(kind, y):
         if kind in ("", other):
             loose.check_classes(y, classes)
         else:
-            with pytest.raises(ValueError, match="no label can be either class|Complex data"):
+            with pytest.raises(ValueError, match=r"no label can be either class|Complex data"):
                 loose.check_classes(y, classes)

@@ -20,7 +20,7 @@ from confide.errors import (
 )
 from confide.ledger import Ledger
 from confide.schema import Schema, Table
-from confide.training import LinearModel, TableModel, train
+from confide.training import LinearModel, PrivateRegressor, TableModel, train
 
 ASK = {"epsilon": 1, "delta": 1e-6}
 
@@ -243,3 +243,23 @@ def test_the_command_line_takes_rank_and_average(tmp_path):
     assert done.exit_code == 0, done.output
     refused = call(tmp_path, schema("wage", PUBLIC), "--engine", "dpsgd", "--rank", "2")
     assert "does not use 'rank'" in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize("engine", ["rounds", "semi_sensitive", "dpsgd"])
+def test_a_model_of_a_frame_keeps_its_names_in_a_file(engine, tmp_path):
+    data = frame(400)[["age", "illness"]].assign(more=lambda held: held.age**2)
+    secret = {"public": ["more", "age"], "adjacency": "replace_private_part", "feature_bounds": (0, 1)}
+    options = {} if engine == "rounds" else secret
+    if engine == "dpsgd":
+        options = {**options, "steps": 3}
+    model = PrivateRegressor(**ASK, target_bounds=(0, 10), engine=engine, **options)
+    want = model.fit(data, frame(400).wage).predict(data)
+    model.result_.model.save(tmp_path / "m.json")
+    held = (LinearModel if engine == "rounds" else TableModel).load(tmp_path / "m.json")
+    shuffled = data[["more", "illness", "age"]].assign(further="text")
+    for rows in (shuffled, pl.DataFrame(shuffled), shuffled.to_dict("records"), dict(shuffled)):
+        np.testing.assert_allclose(held.predict(rows), want, rtol=1e-12)
+    with pytest.raises(DataError, match="no column 'age'"):
+        held.predict(shuffled.drop(columns="age"))
+    with pytest.raises(DataError, match="'more': 400 of 400"):
+        held.predict(shuffled.assign(more="text"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,11 @@ def fit_engine(
     job = Job(matrix, private, labels(matrix.shape[0]), bounds)
     if matrix.shape[0] == 0 and ask.adjacency is not Adjacency.ADD_REMOVE_ONE:
         raise DataError("X has no rows.", "Pass at least one row.")
-    estimator.result_ = engine.fit(job, Charge(estimator.ledger, label=type(estimator).__name__))
+    result = engine.fit(job, Charge(estimator.ledger, label=type(estimator).__name__))
+    names = [str(name) for name in estimator._names(columns.size)]
+    order = [*np.flatnonzero(columns), *(np.flatnonzero(~columns) if bounds else ())]
+    known = replace(result.model, columns=tuple(names[place] for place in order))
+    estimator.result_ = replace(result, model=known)
     estimator.guarantee_ = estimator.result_.guarantee
     estimator.columns_ = columns
     estimator.uses_private_ = uses and len(bounds) > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -30,6 +30,8 @@ class LinearParts:
     bounds : (float, float) or None
         Of a number, to which predictions are clipped; None for classes.
     classes : tuple or None
+    columns : tuple of str
+        Names of the public columns, then of the private ones, where the fit knew them; kept by `save`.
     """
 
     intercept: Floats
@@ -38,6 +40,7 @@ class LinearParts:
     private_bounds: Floats
     bounds: tuple[float, float] | None = None
     classes: tuple[Any, ...] | None = None
+    columns: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         target = "a number" if self.classes is None else f"{len(self.classes)} classes"
@@ -110,7 +113,7 @@ class LinearParts:
         """
         from confide.training.engines.table_model import of_arrays
 
-        of_arrays(self, self.public.shape[1], self.private.shape[1]).save(path)
+        of_arrays(self, self.public.shape[1], self.private.shape[1], self.columns).save(path)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LinearParts:

@@ -151,9 +151,10 @@ class TableModel:
         return cls.from_dict(saved_model(path))
 
 
-def of_arrays(core: LinearParts | SGDModel, p: int, q: int) -> TableModel:
-    """Return a model of arrays without a schema: p public columns, then q private ones, called x0, x1, ..."""
-    names = tuple(f"x{j}" for j in range(p + q))
+def of_arrays(core: LinearParts | SGDModel, p: int, q: int, names: tuple[str, ...] = ()) -> TableModel:
+    """Return a model of arrays without a schema: p public columns, then q private ones, else x0, x1, ..."""
+    if len(names) != p + q:
+        names = tuple(f"x{j}" for j in range(p + q))
     return TableModel(core, names[:p], names[p:])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -59,6 +59,8 @@ class SGDModel:
     inputs : Inputs
     target_bounds : pair of float or None
     classes : tuple or None
+    columns : tuple of str
+        Names of the public columns, then of the private ones, where the fit knew them; kept by `save`.
     """
 
     model: Model
@@ -67,6 +69,7 @@ class SGDModel:
     inputs: Inputs
     target_bounds: tuple[float, float] | None
     classes: tuple[Any, ...] | None
+    columns: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
         """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits."""
@@ -120,11 +123,12 @@ class SGDModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON; `confide.training.TableModel.load` reads it.
 
-        The model that is read takes one matrix: public columns, then private ones.
+        The model that is read takes one matrix: public columns, then private ones; or a frame with their
+        names, in any order. An existing file is written over.
         """
         from confide.training.engines.table_model import of_arrays
 
-        of_arrays(self, self.inputs.centre.size, self.inputs.middle.size).save(path)
+        of_arrays(self, self.inputs.centre.size, self.inputs.middle.size, self.columns).save(path)
 
 
 def _dense(X: Any) -> Any:
