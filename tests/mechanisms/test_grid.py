@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +22,7 @@ from confide.mechanisms.grid import (
     noise_deviation,
     padded_sensitivity,
     round_toward_zero,
+    saturated_sum,
     sum_error,
 )
 from confide.mechanisms.stream import seeded_stream
@@ -103,8 +105,25 @@ def test_overflow_is_refused_from_public_quantities_alone() -> None:
     for table in (np.zeros((2, 1)), np.ones((2, 1))):
         with pytest.raises(ParameterError, match="64-bit"):
             grid_sum(table, tiny, 10.0, rows=10**6)
-    with pytest.raises(ParameterError, match="rows"):
-        grid_sum(np.zeros((3, 1)), 1.0, 1.0, rows=2)
+    with pytest.raises(ParameterError, match="one number"):
+        grid_sum(np.float64(1), 1.0, 1.0, rows=2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 9, 10])
+def test_no_number_of_rows_is_told(n: int) -> None:
+    """Past the declared rows all rows are summed, and a sum stays within its range: a row moves it by 2^60."""
+    rows = np.full((n, 2), 2.0**60) * [1, -1]
+    top = min(n << 60, 1 << 61)
+    assert grid_sum(rows, 1.0, 2.0**60, rows=2).tolist() == [top, -top]
+
+
+def test_a_saturated_sum_is_the_clipped_exact_sum() -> None:
+    rng, most = random.Random(0), 1 << 61
+    ends = [most, -most, most - 1, 1 - most, 0, 1, -1, 1 << 32, -(1 << 32)]
+    for _ in range(2000):
+        terms = [rng.choice([*ends, rng.randint(-most, most)]) for _ in range(rng.randint(0, 12))]
+        found = saturated_sum((np.array([term], dtype=np.int64) for term in terms), (1,))
+        assert found[0] == max(-most, min(most, sum(terms)))
 
 
 def test_outlying_rows_are_clipped_to_the_public_bound() -> None:

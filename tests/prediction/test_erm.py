@@ -298,8 +298,6 @@ def test_bad_parameters():
                     {"feature_bounds": (np.zeros(3), np.ones(3))}):  # fmt: skip
         with pytest.raises(ParameterError):
             StronglyConvexERM(1, **options).fit(X, y)
-    with pytest.raises(DataError, match="more rows than the declared 5"):
-        StronglyConvexERM(1, adjacency="add_remove_one", max_rows=5).fit(X, y)
     with pytest.raises(DataError, match="labels have shape"):
         StronglyConvexERM(1).fit(X, y[:3])
     with pytest.raises(DataError, match="columns"):
@@ -314,3 +312,19 @@ def test_ten_thousand_queries_take_a_tenth_of_a_second():
     start = time.process_time()
     model.stability(Q)
     assert time.process_time() - start < 1.0  # a guard; benchmarks/prediction_speed.py measures
+
+
+@pytest.mark.parametrize("declared", [1, 49, 50, 1000, 1 << 24])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_declared_number_tells_a_secret_number_of_rows(classes, declared):
+    """49 and 50 rows fit alike, and small declared numbers change nothing: rounding covers 2^24 rows."""
+    X, y = blobs(50, seed=1, spread=0.2)
+    options = {"adjacency": "add_remove_one", "curvature_levels": 8}
+    fits = [
+        StronglyConvexERM(2.0, classes, max_rows=rows, **options).fit(X[:n], y[:n])
+        for n in (49, 50)
+        for rows in (declared, 1 << 24)
+    ]
+    assert len({fit.precision for fit in fits}) == 1
+    for one, other in (fits[:2], fits[2:]):
+        assert np.array_equal(one.stability(X)[1], other.stability(X)[1])

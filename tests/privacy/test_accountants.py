@@ -360,3 +360,38 @@ def test_converted_guarantees_carry_their_cost_in_the_event():
     ) == zcdp_cost(event)
     again = Guarantee.from_json(group(one, 10).to_json())
     assert zcdp_cost(again.event) == 100 * zcdp_cost(event)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "steps", "epsilon", "delta"),
+    [
+        # An independent transform, tilted to the tail, gives these deltas (or more) at these epsilons.
+        (1.13383, 0.001, 2000, 0.5, 1.04e-12),
+        (0.7, 0.0001, 20_000, 1.0, 1.87e-10),
+        (1.0381, 0.001, 2000, 0.5, 1.00e-10),
+        (7.12, 0.05, 500, 1.0, 9.83e-12),
+    ],
+)
+def test_round_off_of_transforms_hides_no_tail(multiplier, rate, steps, epsilon, delta):
+    event = Event.of(
+        "poisson_gaussian",
+        noise_multiplier=multiplier,
+        sampling_probability=rate,
+        adjacency="add_remove_one",
+    )
+    assert PLDAccountant().compose(event, steps).epsilon(delta) >= epsilon
+
+
+def test_tiny_deltas_are_answered_without_transforms():
+    gaussian = Event.of("gaussian", noise_multiplier=5.0)
+    mixed = PLDAccountant().compose(gaussian).compose(Event.of("pure", epsilon=0.1))
+    other = RDPAccountant().compose(gaussian).compose(Event.of("pure", epsilon=0.1))
+    assert mixed.epsilon(1e-11) == other.epsilon(1e-11)
+    assert mixed.epsilon(1e-9) < other.epsilon(1e-9)
+    assert PLDAccountant().compose(Event.of("pure", epsilon=0.1), 3).epsilon(1e-12) == Fraction("0.3")
+    pair = Event.of(
+        "poisson_gaussian", noise_multiplier=5.0, sampling_probability=0.1, adjacency="replace_one"
+    )
+    assert PLDAccountant().compose(pair, 10).epsilon(1e-12) == math.inf
+    # A million releases: their round-off is 1.8e-9.
+    assert mixed.compose(gaussian, 10**6).epsilon(3e-9) == other.compose(gaussian, 10**6).epsilon(3e-9)

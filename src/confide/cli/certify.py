@@ -59,7 +59,7 @@ def certify(
         str, typer.Option(help="replace_one, add_remove_one, replace_private_part or replace_label.")
     ] = "replace_one",
     max_rows: Annotated[
-        int | None, typer.Option(help="Public bound on the rows under add_remove_one.")
+        int | None, typer.Option(help="Public stand-in for the rows under add_remove_one.")
     ] = None,
     partition_key: Annotated[
         str, typer.Option(help="Public key of parts and ties; in every guarantee.")

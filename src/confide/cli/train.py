@@ -57,7 +57,7 @@ def train(
         str | None, typer.Option(help="When dpsgd leaves its conditioning: an epoch, or anneal.")
     ] = None,
     max_rows: Annotated[
-        int | None, typer.Option(help="Public bound on the rows under add_remove_one, for dpsgd.")
+        int | None, typer.Option(help="Public stand-in for the rows under add_remove_one, for dpsgd.")
     ] = None,
     conditioning: Annotated[
         str | None,

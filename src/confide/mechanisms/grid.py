@@ -10,6 +10,7 @@ integer plus an integer, whatever the data were.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,6 +26,7 @@ from confide.privacy.exact import Amount, exact
 
 #: Grid values are kept within +-2^61 units: twice that, and any noise, fit int64.
 LARGEST_VALUE = 1 << 61
+_LOW = (1 << 32) - 1
 
 
 def grid_step(sigma: Number, dimension: int, *, noise_multiplier: Number = 1, rows: int = 1 << 24) -> float:
@@ -142,7 +144,7 @@ def grid_sum(contributions: ArrayLike, step: float, bound: Number, *, rows: int)
     bound : number
         Public bound on the absolute value of a coordinate of a row.
     rows : int
-        Public bound on n, for the check that no sum can leave int64.
+        Public: sums of so many rows are kept whole. n may be secret, so nothing compares it with this number.
 
     Returns
     -------
@@ -152,8 +154,17 @@ def grid_sum(contributions: ArrayLike, step: float, bound: Number, *, rows: int)
     Raises
     ------
     ParameterError
-        If rows * bound / step is above 2^61 (public quantities alone decide), or if there are more rows than
-        the declared `rows`.
+        If rows * bound / step is above 2^61: public quantities alone decide.
+
+    Notes
+    -----
+    ===============================  ==================================================================
+    edge case                        what happens
+    ===============================  ==================================================================
+    more rows than `rows`            all are summed; a sum beyond +-2^61 stays there (`saturated_sum`), so
+                                     one row moves it by its own bound at most, for every n
+    no rows                          0
+    ===============================  ==================================================================
     """
     _positive_integer(rows, "rows")
     limit = rational(bound, "bound", positive=True)
@@ -164,12 +175,39 @@ def grid_sum(contributions: ArrayLike, step: float, bound: Number, *, rows: int)
             "Choose a coarser step, or declare a smaller bound or fewer rows.",
         )
     array = np.asarray(contributions, dtype=np.float64)
-    if array.ndim == 0 or array.shape[0] > rows:
-        raise ParameterError(
-            f"The table has more rows than the declared {rows}.", "Declare a larger public bound 'rows'."
-        )
+    if array.ndim == 0:
+        raise ParameterError("The contributions are one number.", "Pass an array with one row a unit.")
     top = math.floor(limit / Fraction(width))
-    return np.clip(round_toward_zero(array, width), -top, top).sum(axis=0, dtype=np.int64)
+    values = np.clip(round_toward_zero(array, width), -top, top)
+    return _joined((values & _LOW).sum(axis=0, dtype=np.int64), (values >> 32).sum(axis=0, dtype=np.int64))
+
+
+def saturated_sum(terms: Iterable[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the sum of integer arrays, kept within +-2^61.
+
+    Parameters
+    ----------
+    terms : iterable of fewer than 2^31 int64 arrays of one shape
+    shape : tuple of int
+        That shape.
+
+    Notes
+    -----
+    The sum is exact before it is clipped: halves of 32 bits are added apart, since int64 would wrap around at
+    some number of terms. So one term more, or another one, moves the result by no more than itself.
+    """
+    low = high = np.zeros(shape, dtype=np.int64)
+    for term in terms:
+        low, high = low + (term & _LOW), high + (term >> 32)
+    return _joined(low, high)
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 2^32 high + low within +-2^61, for 0 <= low < 2^63."""
+    high, low = high + (low >> 32), low & _LOW
+    edge = LARGEST_VALUE >> 32
+    inside = np.clip(high, -edge, edge) * (1 << 32) + np.where(high < -edge, 0, low)
+    return np.minimum(inside, LARGEST_VALUE)
 
 
 def sum_error(terms: int, bound: Number, *, dimension: int = 1) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.errors import ParameterError, UnsupportedError
 from confide.prediction.certificate import Labels, table
 from confide.prediction.erm_curvature import Levels, curvature_levels
 from confide.prediction.erm_losses import BinaryLoss, binary_loss, softmax_steepest
@@ -30,6 +30,8 @@ from confide.privacy import Adjacency
 LOSSES = ("logistic", "huber_hinge", "softmax")
 #: The curvature version takes no change of the gradient below this share of the largest.
 _LEAST_SHARE = 0.75
+#: Rows whose rounding errors are covered at least, where their number is secret.
+_COVERED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class StronglyConvexERM:
         See `confide.prediction.rows.unit_rows`.
     adjacency : Adjacency or str
     max_rows : int
-        Public bound on the number of rows under ADD_REMOVE_ONE, for the rounding errors. The replacement
-        relations use the number of rows, which is public.
+        Under ADD_REMOVE_ONE: rounding errors cover so many rows, and 2^24 at least. n is secret there, and
+        nothing compares it with this number; that no table has more rows than are covered is a public
+        precondition. The replacement relations use the number of rows, which is public.
     curvature_levels : int
         Largest distance that the curvature version certifies (two classes); 0 leaves it out. It costs
         n p^2 a level, once.
@@ -87,7 +90,7 @@ class StronglyConvexERM:
     logit of exactly 0                    class 0, k = 0
     query of norm 0                       k = 0
     NaN, infinite cells                   `UnitRows`
-    more rows than `max_rows`             DataError, as for every sum on a public grid of the house
+    more rows than `max_rows`             the same path; covered up to 2^24 rows whatever was declared
     ridge so small that rounding rules    k small: tau and e are public and grow
     ====================================  =============================================================
     """
@@ -138,11 +141,8 @@ class StronglyConvexERM:
         shape = unit_rows(
             self.feature_bounds, cells.shape[1], feature_norm=self.feature_norm, constant=self.constant
         )
-        limit = self.max_rows if self.adjacency is Adjacency.ADD_REMOVE_ONE else max(1, cells.shape[0])
-        if cells.shape[0] > limit:
-            raise DataError(
-                f"The table has more rows than the declared {limit}.", "Declare a larger 'max_rows'."
-            )
+        secret = self.adjacency is Adjacency.ADD_REMOVE_ONE
+        limit = max(self.max_rows, _COVERED) if secret else max(1, cells.shape[0])
         rows = shape(cells)
         if self.loss == "softmax":
             return self._fit_softmax(rows, labels, shape, limit)

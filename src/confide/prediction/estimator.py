@@ -65,7 +65,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         More than 1 makes an `Ensemble`.
     adjacency : Adjacency or str
     max_rows : int, optional
-        Public bound on the number of rows under ADD_REMOVE_ONE. "interval" divides by it there.
+        Public stand-in for the secret number of rows under ADD_REMOVE_ONE: "interval" divides by it.
+        No table is compared with it; rounding covers so many rows, and 2^24 at least.
     partition_key : str
         Public: of ensembles and of ties between neighbours; in every guarantee.
     max_rows_per_id : int, optional

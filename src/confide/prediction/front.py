@@ -93,7 +93,8 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     adjacency : Adjacency or str
         Any; ``replace_label`` where the schema has no private column.
     max_rows : int, optional
-        Public bound on the number of rows under ``add_remove_one``. "interval" divides by it there.
+        Public stand-in for the secret number of rows under ``add_remove_one``: "interval" divides by it.
+        No table is compared with it; rounding covers so many rows, and 2^24 at least.
     partition_key : str
         Public: of ensembles and of ties between neighbours; in every guarantee.
     training_seed : int

@@ -99,7 +99,8 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         ``replace_private_part`` must be said: engines that read public columns alone then leave those out,
         with a warning. ``replace_one`` and ``add_remove_one`` need a schema without public columns.
     max_rows : int, optional
-        Public bound on the number of rows under ``add_remove_one``, for ``dpsgd``.
+        Public stand-in for the secret number of rows under ``add_remove_one``, for ``dpsgd``: batches and
+        means use it. No table is compared with it; rounding covers so many rows, and 2^24 at least.
     random_state : int, optional
         For tests; marks the guarantee ``"seeded"``.
     dry_run : bool

@@ -233,6 +233,17 @@ def test_batches_that_a_relation_does_not_bear_are_refused():
         HashedBatches(1, 0.0)
 
 
+def test_a_batch_is_too_large_only_where_its_size_is_public(monkeypatch):
+    """Sums stay exact up to four times the number, and under add/remove no exception may tell the size."""
+    monkeypatch.setattr("confide.prediction.intervals.network.MOST_ROWS", 99)
+    with pytest.raises(DataError, match="more than 99 rows"):
+        IntervalTraining([4, 2], STEP, 5).fit(*blobs(100))
+    IntervalTraining([4, 2], STEP, 5, batches=2).fit(*blobs(100))
+    secret = IntervalTraining([4, 2], STEP, 5, adjacency="add_remove_one", batches=HashedBatches(1, 9.0))
+    for n in (99, 100):
+        assert len(secret.fit(*blobs(n)).stability(blobs(3)[0])[1]) == 3
+
+
 def test_hashed_batches_depend_on_the_id_alone():
     X, y = blobs(rows=50)
     ids = np.arange(50)

@@ -224,8 +224,6 @@ def test_data_are_checked_by_public_facts_alone():
         fit(np.full((3, 2), math.nan), None, Y[:3], request())
     with pytest.raises(ParameterError, match="batch_size"):
         fit(X, None, Y, request(batch_size=-1))
-    with pytest.raises(ParameterError, match="rows"):
-        fit(None, Z, Y, request(adjacency="add_remove_one", rows=5, private_bounds=[(0, 2)] * 2))
     with pytest.raises(DataError, match="columns"):
         fit(X, None, Y, request()).model.predict(X[:, :2])
     with pytest.raises(ParameterError, match="recorded"):
@@ -419,3 +417,46 @@ def test_default_learning_rates():
             [np.mean((fit(X_far, None, y, a).model.predict(X_far) - y) ** 2) for a in asked]
         )
     assert errors[None] < 0.8 * errors[1 / math.sqrt(100)]
+
+
+def _secret_rows(n, declared, **options):
+    """The first release of a table of n rows under add/remove with a declared number of rows."""
+    asked = request(adjacency="add_remove_one", rows=declared, private_bounds=[(0, 2)] * 2, **options)
+    ready = fitting.prepare(None, Z[:n], n, asked)
+    task = fitting._problem(ready, None, Z[:n], Y[:n], n, None)
+    state = fitting._Keeper(ready, None, None, 0, 0, None).state
+    return ready, next(fitting.steps(task, ready.stages, ready.rates, state))
+
+
+@pytest.mark.parametrize("declared", [1, 9, 10, 11, 10**6])
+@pytest.mark.parametrize("model", ["linear", "mlp", "fm"])
+def test_no_declared_number_tells_a_secret_number_of_rows(model, declared):
+    """Neighbours of 10 and 11 rows: one path, one charge, one grid, and a difference within its bound."""
+    options = {"model": model, "hidden": (3,)} if model == "mlp" else {"model": model}
+    (ready, a), (other, b) = (_secret_rows(n, declared, **options) for n in (10, 11))
+    assert a.step == b.step
+    assert a.sensitivity == b.sensitivity
+    assert ready.clip == other.clip
+    assert ready.digest == other.digest
+    assert ready.request.guarantee(ready.accounting) == other.request.guarantee(other.accounting)
+    moved = math.sqrt(sum((int(x) - int(y)) ** 2 for x, y in zip(a.value, b.value, strict=True))) * a.step
+    assert 0 < moved <= a.sensitivity
+
+
+@pytest.mark.parametrize("declared", [10**9, N, 1])
+def test_a_fit_goes_on_past_the_declared_rows(declared, tmp_path):
+    charged = []
+    for n in (N - 1, N):
+        book = Ledger.open(
+            f"sqlite:///{tmp_path}/{n}.db", dataset="d", epsilon=4, delta=1e-5, adjacency="add_remove_one"
+        )
+        asked = request(
+            adjacency="add_remove_one",
+            rows=declared,
+            private_bounds=[(0, 2)] * 2,
+            recorded=True,
+            random_state=None,
+        )
+        result = fit(None, Z[:n], Y[:n], asked, ledger=book)
+        charged.append((result.status, result.guarantee, book.remaining()))
+    assert charged[0] == charged[1]

@@ -140,7 +140,9 @@ def test_a_row_moves_an_add_remove_batch_by_one_clip_norm(name, loss, scale):
             for r in (np.arange(N), kept)
         ]
         assert distance(*found) <= found[0].sensitivity
-        assert found[0].sensitivity == pytest.approx(0.7, rel=1e-3)
+        # The rounding of 2^24 rows is paid for, whatever number was declared.
+        assert found[0].sensitivity <= 0.7 * (1 + (2.0**-5 if name == "fm" else 2.0**-8))
+        assert found[0].sensitivity >= 0.7
 
 
 @pytest.mark.parametrize(("name", "loss"), CASES)
@@ -281,3 +283,13 @@ def test_an_unbounded_gradient_is_refused_where_its_bound_would_be_secret():
         problem(Linear(P), loss, X, None, y, account(q=0.5), clip=math.inf)
     with pytest.raises(UnsupportedError, match="public"):
         problem(Linear(P), loss, X, None, y, account("replace_one"), clip=1.0)
+
+
+def test_tiny_deltas_are_priced_by_renyi_divergences():
+    """Loss distributions would give 1.13383 where 1.1343 is the least: their round-off hides a tail."""
+    book = plan(0.5, 1e-12, steps=2000, sampling_probability=0.001, adjacency="add_remove_one")
+    assert book.accountant == "rdp"
+    assert book.clip_multiplier > 1.1343
+    usual = plan(1, 1e-9, steps=500, sampling_probability=0.05, adjacency="add_remove_one")
+    assert usual.accountant == "pld"
+    assert usual.clip_multiplier == pytest.approx(6.2944, rel=1e-4)

@@ -15,7 +15,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 #: Rows of a block: what the innermost loops run over, small enough for the caches.
 _BLOCK = 256
-#: Sums over rows are exact in 64-bit integers up to here (2^38 grid steps a row).
+#: Sums over rows are exact in 64-bit integers up to here (2^38 grid steps a row), changed rows included;
+#: up to 2^24 rows where k is below 2^22, which is what a secret number of rows is taken to be.
 MOST_ROWS = 1 << 22
 #: Rows that a feature map sees at once: always so many, the rest zeros.
 _MAPPED = 256
@@ -195,8 +196,6 @@ def class_codes(y: Any, classes: int) -> Ints:
 def blocks(X: Floats, codes: Ints) -> Rows:
     """Return rows in blocks; a row with a cell that is not finite, or code -1, becomes unusable."""
     n, d = X.shape
-    if n > MOST_ROWS:
-        raise DataError(f"A batch has more than {MOST_ROWS:,} rows.", "Use more batches.")
     size = max(1, min(_BLOCK, n))
     out = np.zeros((-(-n // size), d + 1, size))
     codes = codes.copy()
@@ -207,6 +206,17 @@ def blocks(X: Floats, codes: Ints) -> Rows:
         block[d, : len(usable)] = usable
         codes[part][~usable] = -1
     return Rows(out, codes)
+
+
+def check_rows(rows: int) -> None:
+    """Refuse a batch of more rows than sums are exact for; only where their number is public.
+
+    Raises
+    ------
+    DataError
+    """
+    if rows > MOST_ROWS:
+        raise DataError(f"A batch has more than {MOST_ROWS:,} rows.", "Use more batches.")
 
 
 def parse_layers(layers: Sequence[int] | Network) -> Network:

@@ -21,6 +21,7 @@ from confide.prediction.intervals.network import (
     Network,
     Rows,
     blocks,
+    check_rows,
     class_codes,
     matrix,
     parse_layers,
@@ -234,6 +235,8 @@ class Plan:
             raise DataError("There are more or fewer ids than rows.", "Pass one id for each row.")
         out = []
         for number, places in enumerate(self.batches.split(values, codes, ids)):
+            if self.adjacency is not Adjacency.ADD_REMOVE_ONE:  # there no exception may tell the number
+                check_rows(len(places))
             divisor, extra = self.batches.divisor_of(places), None
             if public is not None:
                 seen, classes = self._table(*public)

@@ -248,7 +248,7 @@ class _Run:
         return loss.label_shift(farthest) * widest, longest
 
     def grid(self, clip: float, spread: float, length: float) -> tuple[Statistic, bool]:
-        """Return a statistic of zeros with the grid and sensitivity of a release, and whether a block fits it.
+        """Return a statistic of zeros with the grid and sensitivity of a release, and whether blocks fit it.
 
         Public numbers alone decide.
         """
@@ -289,10 +289,10 @@ class _Run:
             if not fits:
                 top = float(LARGEST_VALUE)
                 units = [np.clip(np.nan_to_num(values, nan=0.0), -top, top) for values in units]
-            whole = [values.astype(np.int64) for values in units]  # toward zero
-        if not whole:
-            return empty
-        return _with_value(empty, whole[0] if len(whole) == 1 else saturated_sum(whole))
+            if len(units) == 1:
+                return _with_value(empty, units[0].astype(np.int64))  # toward zero
+            whole = (values.astype(np.int64) for values in units)
+            return _with_value(empty, saturated_sum(whole, empty.value.shape))
 
 
 def _with_value(empty: Statistic, value: npt.NDArray[np.int64]) -> Statistic:

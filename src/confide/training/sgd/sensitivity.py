@@ -26,7 +26,8 @@ apart, half the usual multiplier "of the clip norm".
 Full batches are Gaussian mechanisms whose sensitivities may differ from step to step: each is
 1/multiplier-GDP whatever its sensitivity, which only released values decide, so T of them cost what one of
 multiplier / sqrt(T) costs, exactly (Dong, Roth & Su 2022, corollary 3.3). Poisson batches are accounted by
-privacy loss distributions; where those fail, by Renyi divergences, and `accountant` says so.
+privacy loss distributions; where those fail, or their round-off hides delta (below 10^-10, or 2^-48 a step),
+by Renyi divergences, and `accountant` says so.
 
 Rounding. Sums are computed in blocks of `block_rows` rows by matrix products, whatever order those take: off
 by at most gamma_n n c in L2 (`confide.mechanisms.sum_error`, summed over coordinates by the triangle
@@ -52,6 +53,7 @@ from typing import Any
 from confide.errors import CalibrationError, ParameterError, UnsupportedError
 from confide.mechanisms import sum_error
 from confide.privacy import Adjacency, Event, RDPAccountant, exact, gaussian_sigma, noise_multiplier
+from confide.privacy.accountants import usable_delta
 
 #: Numbers that the rows of one matrix product hold, about: so that they stay in a core's cache.
 _HELD = 2**18
@@ -273,6 +275,8 @@ def plan(
 def _sampled(epsilon: Any, delta: Any, relation: Adjacency, steps: int, rate: float) -> tuple[float, str]:
     """Return (deviation over the distance of the pair's ends, accountant)."""
     ends = 1 if relation is Adjacency.ADD_REMOVE_ONE else 2
+    if usable_delta(delta, steps) is None:
+        return renyi_multiplier(epsilon, delta, steps, rate, relation) / ends, "rdp"
     try:
         of_clip = noise_multiplier(epsilon, delta, steps=steps, sampling_probability=rate, adjacency=relation)
         return of_clip / ends, "pld"
