@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from confide.errors import LedgerError, ParameterError
 from confide.ledger import counter as counters
@@ -15,11 +15,30 @@ from confide.ledger.names import accept_of, name_of
 from confide.ledger.pricing import Pricer
 
 if TYPE_CHECKING:
-    from confide.ledger.session import Dataset
+    from confide.ledger.session import Dataset, Operation
     from confide.ledger.store import Store
 
 #: Where the counter lies: None for the default folder, a folder, or False for none.
 CounterPlace = str | Path | None | bool
+
+
+class Parts(NamedTuple):
+    """What a room above needs to decide inside the ledger's own transactions.
+
+    An operation of its own (`confide.ledger.session.Operation`) may read and write tables of its own through
+    the session's store and connection: with the ledger's entries, or not at all.
+    """
+
+    store: Store
+    dataset: Dataset
+    directory: Path | None  #: where counters lie
+    price: Pricer
+
+    def run(self, operation: Operation) -> Any:
+        """Apply an operation durably, in one commit with those that other threads wait for."""
+        from confide.ledger.session import run
+
+        return run(self.store, self.dataset, self.directory, operation)
 
 
 class Handle:
@@ -76,6 +95,10 @@ class Handle:
         place = self._counter_place
         directory = Path(place) if isinstance(place, str) else counters.default_directory()
         return directory if counters.usable(directory) else None
+
+    def parts(self) -> Parts:
+        """Return store, dataset and prices, for a room above that charges in transactions of its own."""
+        return Parts(self._store, self._load(), self._directory, Pricer(self.budget, self._accept))
 
     @property
     def _counter(self) -> counters.Counter | None:

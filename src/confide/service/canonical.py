@@ -1,0 +1,185 @@
+"""Canonical queries: one row, one text of bytes, one keyed name.
+
+A query is the encoded row that the model reads, so that 1, 1.0 and "1", or two numbers past a bound, are the
+same query. Its name is a keyed hash of these bytes; the key is made from the ledger's secret key, the model's
+digest, the mechanism, epsilon and delta. Another model, mechanism or amount gives other names, and a store
+alone does not show what was asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.prediction.model import CertifiedModel
+from confide.service.config import ServiceConfig
+from confide.service.records import RowError
+
+NAME_BYTES = 16
+_MOST_FAULTS = 20
+
+
+def model_digest(model: CertifiedModel) -> bytes:
+    """Return SHA-256 over everything that decides an answer: the fitted model, its classes and its schema.
+
+    As secret as the model: only keyed hashes of it are stored.
+
+    Raises
+    ------
+    UnsupportedError
+        For a model of foreign objects, which has no canonical form.
+    """
+    from confide.prediction.saved import digest
+    from confide.prediction.states import pack
+
+    arrays: list[Any] = []
+    facts = model.facts
+    header = {
+        "model": pack(model.certified, arrays),
+        "classes": [facts.classes.dtype.str, facts.classes.tolist()],
+        "adjacency": facts.adjacency.value,
+        "columns": facts.columns,
+        "unit": facts.unit,
+        "schema": None if facts.schema is None else facts.schema.to_dict(),
+    }
+    return digest(json.dumps(header, sort_keys=True).encode(), [np.asarray(array) for array in arrays])
+
+
+class Names:
+    """Names of queries and requests under one model, mechanism and amount.
+
+    Attributes
+    ----------
+    release : bytes
+        Name of model, mechanism and amount together.
+    """
+
+    def __init__(self, secret: bytes, model: bytes, config: ServiceConfig) -> None:
+        terms = json.dumps([config.release, str(config.epsilon), str(config.delta)]).encode()
+        self._key = hmac.digest(secret, b"confide service query:" + model + terms, "sha256")
+        self._apart = config.stable
+        self._apart = config.stable
+        self._requests = hmac.digest(secret, b"confide service request", "sha256")
+        self.release = hmac.digest(self._key, b"release", "sha256")[:NAME_BYTES]
+
+    def queries(self, rows: NDArray[np.float64], analyst: str) -> list[bytes]:
+        """Return a name a row; under the sparse vector each analyst has its own epochs, and its own names."""
+        data = rows.astype("<f8", copy=False).tobytes()
+        size = len(data) // max(1, rows.shape[0])
+        new, key = hashlib.blake2b, self._key
+        if self._apart:
+            key = hmac.digest(key, b"analyst:" + analyst.encode(), "sha256")
+        if self._apart:
+            key = hmac.digest(key, b"analyst:" + analyst.encode(), "sha256")
+        return [
+            new(data[at : at + size], digest_size=NAME_BYTES, key=key).digest()
+            for at in range(0, rows.shape[0] * size, size)
+        ]
+
+    def content(self, queries: Sequence[bytes]) -> bytes:
+        """Return the name of what a request asks: its queries in order."""
+        return hashlib.blake2b(b"".join(queries), digest_size=NAME_BYTES, key=self._key).digest()
+
+    def request(self, analyst: str, request_id: str) -> bytes:
+        """Return the name of an analyst's request id, whatever it asks of which model."""
+        text = json.dumps([analyst, request_id]).encode()
+        return hashlib.blake2b(text, digest_size=NAME_BYTES, key=self._requests).digest()
+
+
+def canonical(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows with one zero and one NaN, contiguous: what is named is what the model reads."""
+    held = np.ascontiguousarray(rows, dtype=np.float64) + 0.0
+    held[np.isnan(held)] = np.nan
+    return held
+
+
+def read(model: CertifiedModel, rows: Sequence[Any], most: int) -> NDArray[np.float64]:
+    """Return the canonical rows of a request.
+
+    ==================================  ==================================================================
+    row of a model with a schema        outcome
+    ==================================  ==================================================================
+    a field is missing, or unknown      `RowError`
+    null                                the schema's public constant
+    text, list, object for a number     `RowError`
+    a number past a bound               the bound
+    a category that is not declared     the level "other"
+    not a dict; no rows; too many       `RowError`
+    ==================================  ==================================================================
+
+    A model on arrays takes rows that are lists of finite numbers or None.
+
+    Raises
+    ------
+    RowError
+        Names rows and fields, never a value.
+    """
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes) or not 1 <= len(rows) <= most:
+        raise RowError(((0, "rows", f"a list of 1 to {most} rows is needed"),))
+    faults = _faults_of_lists(model, rows) if model.schema is None else _faults_of_dicts(model, rows)
+    if faults:
+        raise RowError(tuple(faults[:_MOST_FAULTS]))
+    if model.schema is None:
+        found = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
+    else:
+        names = [column.name for column in _columns(model)]
+        found = model.queries({name: [row[name] for row in rows] for name in names})
+    return canonical(model.queries(found) if model.schema is None else found)
+
+
+def _columns(model: CertifiedModel) -> tuple[Any, ...]:
+    from confide.prediction.model import feature_columns
+
+    return feature_columns(model.schema)
+
+
+def _number(cell: Any) -> bool:
+    # float(10**400) overflows: an integer past double range is past every bound, but no number to read.
+    if cell is None or isinstance(cell, bool):
+        return cell is None
+    return isinstance(cell, int | float) and abs(cell) <= 1.7976931348623157e308
+
+
+def _faults_of_lists(model: CertifiedModel, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
+    width, faults = model.facts.columns, []
+    for place, row in enumerate(rows):
+        if not isinstance(row, list | tuple) or len(row) != width:
+            faults.append((place, "row", f"a list of {width} numbers is needed"))
+            continue
+        faults += [
+            (place, f"column {at}", "a finite number is needed")
+            for at, cell in enumerate(row)
+            if not _number(cell)
+        ]
+    return faults
+
+
+def _faults_of_dicts(model: CertifiedModel, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
+    columns, faults = _columns(model), []
+    names = {column.name for column in columns}
+    for place, row in enumerate(rows):
+        if len(faults) >= _MOST_FAULTS:
+            break
+        if not isinstance(row, Mapping):
+            faults.append((place, "row", "an object with the schema's fields is needed"))
+            continue
+        if not row.keys() <= names:
+            faults.append((place, "row", "it has a field that the schema does not declare"))
+        for column in columns:
+            if column.name not in row:
+                faults.append((place, column.name, "the field is missing"))
+                continue
+            cell = row[column.name]
+            if column.numeric and not _number(cell) and not isinstance(cell, bool):
+                faults.append((place, column.name, "a finite number or null is needed"))
+            elif not column.numeric and not (cell is None or isinstance(cell, str | bool | int | float)):
+                faults.append((place, column.name, "text, a number or null is needed"))
+            elif cell is None and column.missing == "reject":
+                faults.append((place, column.name, "the field must not be null"))
+    return faults

@@ -1,0 +1,234 @@
+"""Keys of analysts and of the owner, and how often each may ask.
+
+A key is ``confide_<prefix>_<secret>``: the prefix finds its row, the secret has 256 random bits. The store
+holds SHA-256 of the whole; stretching would add nothing to that many bits. Keys are compared in constant
+time, a missing row against a hash that nothing has.
+
+======================================  ================================================================
+edge case                               what happens
+======================================  ================================================================
+no such key, malformed, revoked         None, after the same comparison
+rotated                                 the old key is refused from the next transaction on, by all workers
+an analyst is granted again             other limits, a new key; the old one is revoked
+revoked, then granted again             a new key; the account keeps what it spent
+======================================  ================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from confide.errors import ParameterError, RefusedError
+from confide.ledger import Ledger, chain
+from confide.ledger.handle import Parts
+from confide.ledger.names import name_of
+from confide.ledger.operations import Grant
+from confide.ledger.session import Session
+from confide.privacy import exact
+from confide.privacy.exact import Amount
+from confide.service.records import OWNER, Analyst, TooManyRequests
+from confide.service.tables import prepare
+
+_KEY = re.compile(r"confide_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_NOTHING = bytes(32)
+#: Seconds for which a process trusts a row of keys it has read. A request checks again as it is charged.
+_FRESH = 1.0
+_ROW = (
+    "SELECT name, owner, digest FROM confide_service_key "
+    "WHERE dataset_id = ? AND prefix = ? AND revoked IS NULL"
+)
+_REVOKE = "UPDATE confide_service_key SET revoked = ? WHERE dataset_id = ? AND name = ? AND revoked IS NULL"
+_INSERT = (
+    "INSERT INTO confide_service_key (dataset_id, prefix, name, owner, digest, created) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
+)
+_LIVE = "SELECT 1 FROM confide_service_key WHERE dataset_id = ? AND name = ? AND revoked IS NULL"
+
+
+@dataclass(slots=True, eq=False)
+class Issue:
+    """Give out a key, with an account or without, in one transaction; older keys of the name end."""
+
+    name: str
+    prefix: str
+    digest: bytes
+    grant: Grant | None
+    living: bool  #: whether there must be a key already (a rotation)
+
+    def apply(self, session: Session) -> None:
+        """Decide and write."""
+        store, connection, number = session.store, session.connection, session.dataset.id
+        if self.living and store.row(connection, _LIVE, (number, self.name)) is None:
+            raise _no_key(self.name)
+        if self.grant is not None:
+            self.grant.apply(session)
+        now = chain.now()
+        row = (number, self.prefix, self.name, int(self.name == OWNER), self.digest, now)
+
+        def write() -> None:
+            store.execute(connection, _REVOKE, (now, number, self.name))
+            store.execute(connection, _INSERT, row)
+
+        session.at_end.append(write)
+
+
+@dataclass(slots=True, eq=False)
+class Revoke:
+    """End the keys of a name; the account stays as it is."""
+
+    name: str
+
+    def apply(self, session: Session) -> None:
+        """Decide and write."""
+        store, connection, number = session.store, session.connection, session.dataset.id
+        if store.row(connection, _LIVE, (number, self.name)) is None:
+            raise _no_key(self.name)
+        session.at_end.append(
+            lambda: store.execute(connection, _REVOKE, (chain.now(), number, self.name)) and None
+        )
+
+
+def grant(ledger: Ledger, name: str, epsilon: Amount, delta: Amount = 0) -> str:
+    """Give an analyst an account with these limits and a key; return the key, which is shown this once.
+
+    For `OWNER` the account is the owner's own, for questions asked on the owner's page.
+
+    Raises
+    ------
+    ParameterError, LedgerError
+    """
+    name_of(name, "analyst")
+    budget = ledger.budget
+    allowed = budget.sub_limit(epsilon, delta)
+    unlimited = isinstance(epsilon, float) and epsilon == float("inf")
+    words = ("inf", "inf") if unlimited else (str(exact(epsilon, "epsilon")), str(exact(delta, "delta")))
+    return _issue(ledger, name, Grant(name, *words, allowed), False)
+
+
+def rotate(ledger: Ledger, name: str) -> str:
+    """Return a new key of an analyst, or of `OWNER`; the old one ends.
+
+    Raises
+    ------
+    RefusedError
+        If the name has no key.
+    """
+    return _issue(ledger, name_of(name, "analyst"), None, True)
+
+
+def owner_key(ledger: Ledger) -> str:
+    """Return a new key of the owner; an old one ends."""
+    return _issue(ledger, OWNER, None, False)
+
+
+def revoke(ledger: Ledger, name: str) -> None:
+    """End the keys of an analyst.
+
+    Raises
+    ------
+    RefusedError
+        If the name has no key.
+    """
+    parts = ledger.parts()
+    prepare(parts.store)
+    parts.run(Revoke(name_of(name, "analyst")))
+
+
+def _issue(ledger: Ledger, name: str, account: Grant | None, living: bool) -> str:
+    parts = ledger.parts()
+    prepare(parts.store)
+    prefix, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    key = f"confide_{prefix}_{secret}"
+    parts.run(Issue(name, prefix, _digest(key), account, living))
+    return key
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("ascii")).digest()
+
+
+def _no_key(name: str) -> RefusedError:
+    return RefusedError(f"There is no key of {name!r:.80}.", "Grant one: `confide ledger grant`.")
+
+
+class Keyring:
+    """Finds whose a key is. Shared by threads."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    def analyst_of(self, key: object) -> Analyst | None:
+        """Return who holds a key, or None."""
+        found = _KEY.fullmatch(key) if isinstance(key, str) and key.isascii() else None
+        if found is None:
+            hmac.compare_digest(_digest("none"), _NOTHING)
+            return None
+        row = self._row(found[1])
+        held = _NOTHING if row is None else bytes(row[2])
+        if not hmac.compare_digest(_digest(found[0]), held) or row is None:
+            return None
+        return Analyst(row[0], found[1], bool(row[1]))
+
+    def _row(self, prefix: str) -> Any:
+        now = time.monotonic()
+        known = self._known.get(prefix)
+        if known is not None and now - known[0] < _FRESH:
+            return known[1]
+        store, number = self._parts.store, self._parts.dataset.id
+        with store.reading() as connection:
+            row = store.row(connection, _ROW, (number, prefix))
+        if row is None:  # not kept: strangers could fill the memory
+            self._known.pop(prefix, None)
+        else:
+            self._known[prefix] = (now, row)
+        return row
+
+
+@dataclass
+class Limiter:
+    """Token buckets, one an analyst: `burst` requests at once, `rate` a second in the long run.
+
+    Its state is when who asked, nothing else.
+    """
+
+    rate: float
+    burst: float
+    _held: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def take(self, name: str) -> None:
+        """Count one request.
+
+        Raises
+        ------
+        TooManyRequests
+        """
+        with self._lock:
+            now = time.monotonic()
+            tokens, since = self._held.get(name, (self.burst, now))
+            tokens = min(self.burst, tokens + (now - since) * self.rate)
+            if tokens < 1:
+                self._held[name] = (tokens, now)
+                raise TooManyRequests((1 - tokens) / self.rate)
+            self._held[name] = (tokens - 1, now)
+
+
+def request_name(value: object) -> str:
+    """Return a request id: 1 to 200 printable letters.
+
+    Raises
+    ------
+    ParameterError
+        Without the value.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+        raise ParameterError("The request id is not valid.", "Pass 1 to 200 printable letters.")
+    return value

@@ -1,0 +1,134 @@
+"""What the service hands back, and why it refuses: facts of the asker's own account alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from confide.errors import BudgetError, DataError, RefusedError
+from confide.ledger import Spending
+from confide.privacy import Guarantee
+
+ANSWERED, UNSTABLE, UNANSWERED = "answered", "unstable", "unanswered"
+#: Name and account of the owner, whose key is apart.
+OWNER = "owner"
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """Who asks: what a valid key stands for.
+
+    Attributes
+    ----------
+    name : str
+        Of the account.
+    prefix : str
+        Public part of the key; tells keys apart after a rotation.
+    owner : bool
+        Whether it is the owner's key.
+    """
+
+    name: str
+    prefix: str
+    owner: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers of one request.
+
+    Attributes
+    ----------
+    values : tuple
+        A class a row; None where `states` is not "answered".
+    states : tuple of str
+        "answered"; "unstable" or "unanswered" under the sparse vector.
+    cost : Spending
+        What the request cost the asker's account when it was first answered.
+    left : Spending
+        What the account has left now.
+    replayed : bool
+        Whether the request had been answered before: nothing was charged now.
+    """
+
+    values: tuple[Any, ...]
+    states: tuple[str, ...]
+    cost: Spending
+    left: Spending
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class BudgetView:
+    """An analyst's own account, and nothing of anybody else's.
+
+    Attributes
+    ----------
+    name : str
+    limit, spent, left : Spending
+    answers : int or None
+        New queries (epochs under the sparse vector) that the account alone still allows; None: no limit.
+    """
+
+    name: str
+    limit: Spending
+    spent: Spending
+    left: Spending
+    answers: int | None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the service guarantees.
+
+    Attributes
+    ----------
+    answer : Guarantee
+        Of one answer, or of one epoch.
+    total : Guarantee
+        Of all answers to all analysts together.
+    sentence : str
+    assumptions : tuple of str
+    """
+
+    answer: Guarantee
+    total: Guarantee
+    sentence: str
+    assumptions: tuple[str, ...]
+
+
+class RequestReused(RefusedError):
+    """The request id was used for other rows (HTTP 409); what was stored is not told."""
+
+
+class TooManyRequests(RefusedError):
+    """The analyst's rate is exceeded (HTTP 429); ``retry_after`` seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("Too many requests.", f"Ask again in {retry_after:.3f} seconds.")
+        self.retry_after = retry_after
+
+
+class KeyRevoked(RefusedError):
+    """The key was revoked or rotated while the request was on its way (HTTP 401)."""
+
+
+class TotalExhausted(BudgetError):
+    """The model's total does not cover the request. How much is left of it is the owner's to know."""
+
+
+class RowError(DataError):
+    """Rows that do not fit the declaration (HTTP 422).
+
+    Attributes
+    ----------
+    faults : tuple of (row number, field, what is wrong)
+        Never a value that was sent.
+    """
+
+    def __init__(self, faults: tuple[tuple[int, str, str], ...]) -> None:
+        place, name, what = faults[0]
+        super().__init__(
+            f"Row {place}, field {name!r:.80}: {what}.", "Send the fields of the declared schema."
+        )
+        self.faults = faults

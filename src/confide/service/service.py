@@ -1,0 +1,233 @@
+"""The service without its HTTP: a certified model, a ledger, keys, and answers that are given exactly once.
+
+>>> service = Service.open(model, ledger, ServiceConfig(epsilon="0.1"))  # doctest: +SKIP
+>>> key = service.grant("ann", epsilon=3)  # shown once  # doctest: +SKIP
+>>> analyst = service.analyst_of(key)  # doctest: +SKIP
+>>> service.answer(analyst, [{"age": 61, "region": "north"}], "request-1").values  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from confide.errors import LedgerError, ParameterError
+from confide.ledger import Ledger
+from confide.ledger.budget import left
+from confide.prediction.model import CertifiedModel, check_queries
+from confide.prediction.releases import release_of
+from confide.privacy import Event, Guarantee
+from confide.privacy.exact import Amount
+from confide.service import keys
+from confide.service.answering import UNANSWERED, UNSTABLE, Ask, DrawingFailedError, Told, drawing_of
+from confide.service.canonical import Names, model_digest, read
+from confide.service.config import ServiceConfig
+from confide.service.epochs import AskStable, Place, stream_of, threshold_of
+from confide.service.records import (
+    ANSWERED,
+    Analyst,
+    Answers,
+    BudgetView,
+    Promise,
+)
+from confide.service.records import UNANSWERED as NOT_ANSWERED
+from confide.service.records import UNSTABLE as NOT_STABLE
+from confide.service.tables import prepare
+from confide.service.terms import Terms
+from confide.service.views import overview, view
+
+#: Of the guarantee, once an answer left after its time on the public schedule.
+OVERRUN = "an answer left after its time on the public schedule; its lateness may depend on the data"
+
+
+class Service:
+    """A private prediction service on one ledger. Make one with `open`; threads may share it.
+
+    Every decision is made inside a transaction of the ledger's store, so that several processes, and hosts on
+    PostgreSQL, may serve one store (`confide.service.answering`, `confide.service.epochs`).
+
+    Attributes
+    ----------
+    model : CertifiedModel
+    ledger : Ledger
+    config : ServiceConfig
+    overruns : int
+        Answers of this process that left after their time; `overran` counts.
+    """
+
+    def __init__(self, model: CertifiedModel, ledger: Ledger, config: ServiceConfig) -> None:
+        self.model, self.ledger, self.config = model, ledger, config
+        self.overruns = 0
+        self._lock = threading.Lock()
+        self._parts = parts = ledger.parts()
+        names = Names(parts.dataset.tag_key, model_digest(model), config)
+        self._names = names
+        self._terms = Terms(model, config, parts, names)
+        self._terms.price(1)  # a ledger that takes no such charge says so now
+        self._terms.own(1)
+        self._ring = keys.Keyring(parts)
+        self._limiter = keys.Limiter(config.rate / config.workers, max(1.0, config.burst / config.workers))
+        self._stream = stream_of()
+        self._place: Place | None = None
+        self._threshold = 0
+        self._drawing: Any = None
+        if config.stable:
+            self._threshold = threshold_of(config)
+            self._place = Place(parts.directory, parts.dataset.ledger_id)
+        else:
+            law = release_of(config.release, config.epsilon, len(model.classes), config.delta)
+            self._drawing = drawing_of(law)
+
+    @classmethod
+    def open(cls, model: CertifiedModel, ledger: Ledger, config: ServiceConfig) -> Service:
+        """Return a service; creates its tables in the ledger's store where they are absent.
+
+        Raises
+        ------
+        ParameterError, UnsupportedError
+            If the configuration has no release, or the model no canonical form.
+        RefusedError, LedgerError
+            If the ledger takes no such charge, or belongs to a table with other secrets.
+        """
+        if model.random_state is not None:
+            raise ParameterError(
+                "The model has a 'random_state'.", "Serve a model without: noise is the operating system's."
+            )
+        if model.schema is not None:
+            ledger.check_schema(model.schema.secrets)
+        service = cls(model, ledger, config)
+        prepare(service._parts.store)
+        return service
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def grant(self, name: str, epsilon: Amount, delta: Amount = 0) -> str:
+        """Give an analyst an account under the total, and a key: shown once, stored as a hash."""
+        return keys.grant(self.ledger, name, epsilon, delta)
+
+    def rotate(self, name: str) -> str:
+        """Return a new key of a name; the old one ends."""
+        return keys.rotate(self.ledger, name)
+
+    def revoke(self, name: str) -> None:
+        """End the keys of a name."""
+        keys.revoke(self.ledger, name)
+
+    def owner_key(self) -> str:
+        """Return a new key of the owner; the old one ends."""
+        return keys.owner_key(self.ledger)
+
+    def analyst_of(self, key: object) -> Analyst | None:
+        """Return whose key this is, or None; compares in constant time."""
+        return self._ring.analyst_of(key)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def answer(self, analyst: Analyst, rows: Sequence[Any], request_id: str) -> Answers:
+        """Answer rows, exactly once: see the table of `confide.service.answering`.
+
+        Parameters
+        ----------
+        analyst : Analyst
+            From `analyst_of`.
+        rows : sequence of dict
+            Raw fields of the model's schema; lists of numbers for a model on arrays. 1 to ``config.rows``.
+        request_id : str
+            The analyst's own name of the request, 1 to 200 printable letters.
+
+        Raises
+        ------
+        TooManyRequests
+        ParameterError, RowError
+            Malformed; nothing is stored of it.
+        KeyRevoked, RequestReused, BudgetError, RefusedError
+            Refused as a whole: nothing was drawn or charged.
+        LedgerError
+            If the store failed. The outcome may be unknown: ask again with the same request id.
+        """
+        self._limiter.take(analyst.name)
+        name = self._names.request(analyst.name, keys.request_name(request_id))
+        matrix = read(self.model, rows, self.config.rows)
+        check_queries(self.model.certified, matrix)
+        queries = self._names.queries(matrix, analyst.name)
+        labels, k = self.model.certified.stability(matrix)
+        common = (
+            self._terms, analyst, name, queries, self._names.content(queries), labels, k, self._stream
+        )  # fmt: skip
+        if self._place is None:
+            return self._result(self._run(Ask(*common, self._drawing)))
+        told, mark = self._run(AskStable(*common, self._place, self._threshold))
+        self._place.witness(mark)
+        return self._result(told)
+
+    def _run(self, operation: Any) -> Any:
+        try:
+            return self._parts.run(operation)
+        except DrawingFailedError:
+            raise LedgerError(
+                "The source of random bits failed.",
+                "Nothing was charged; ask again with the same request id.",
+            ) from None
+
+    def _result(self, told: Told) -> Answers:
+        budget, classes = self._parts.dataset.budget, self.model.classes.tolist()
+        stored = told.answers.tolist()
+        return Answers(
+            tuple(classes[place] if place >= 0 else None for place in stored),
+            tuple(_STATES.get(place, ANSWERED) for place in stored),
+            budget.spending(told.cost),
+            budget.spending(left(told.spent, told.allowed)),
+            told.replayed,
+        )
+
+    # -- views -----------------------------------------------------------------------------------------
+
+    def budget(self, analyst: Analyst) -> BudgetView:
+        """Return the analyst's own account."""
+        return view(self._parts, self._terms, analyst.name)
+
+    def overview(self, hours: int = 24 * 7) -> dict[str, Any]:
+        """Return everything, for the owner (`confide.service.views.overview`)."""
+        return overview(self._parts, hours)
+
+    def guarantee(self) -> Promise:
+        """Return what the service promises: of one answer, and of all answers to everybody."""
+        budget, config = self._parts.dataset.budget, self.config
+        answer = self._terms.of_answers(1)
+        assumptions = tuple(dict.fromkeys((*answer.assumptions, *self.ledger.assumptions)))
+        if self.overruns:
+            assumptions += (OVERRUN,)
+        total = Guarantee(
+            budget.epsilon,
+            budget.delta if not budget.nonprivate else 0,
+            budget.adjacency,
+            budget.unit,
+            Event.sequence((answer.event,)),
+            (*assumptions, *(("nonprivate",) if budget.nonprivate else ())),
+            answer.declaration,
+        )
+        what = "epoch of stable answers" if config.stable else "answer"
+        sentence = (
+            f"All answers to all analysts together, and all else that the ledger of this table has paid for: "
+            f"{total} Each new {what} costs {self._each()}."
+        )
+        return Promise(answer, total, sentence, assumptions)
+
+    def _each(self) -> str:
+        return str(self._parts.dataset.budget.spending(self._terms.own(1).vector)) + (
+            f" for {self.config.analyst_block} answers" if self.config.analyst_block > 1 else ""
+        )
+
+    def overran(self) -> None:
+        """Count an answer that left after its time: the guarantee names it from now on."""
+        with self._lock:
+            self.overruns += 1
+
+    def close(self) -> None:
+        """Give up the place of this process's epochs."""
+        if self._place is not None:
+            self._place.close()
+
+
+_STATES = {UNSTABLE: NOT_STABLE, UNANSWERED: NOT_ANSWERED}

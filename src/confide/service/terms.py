@@ -1,0 +1,193 @@
+"""What answers cost here: fixed when the service opens, exact, worked out once a number of blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from confide.errors import BudgetError
+from confide.ledger import chain
+from confide.ledger.budget import Vector, fits, left, text, unknown_analyst
+from confide.ledger.handle import Parts
+from confide.ledger.operations import Charge, Own
+from confide.ledger.pricing import Price
+from confide.ledger.session import Session
+from confide.prediction.model import CertifiedModel
+from confide.privacy import Guarantee
+from confide.service.canonical import Names
+from confide.service.config import ServiceConfig
+from confide.service.records import TotalExhausted
+
+if TYPE_CHECKING:
+    from confide.service.cache import Shelf
+
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Prices of one model under one configuration on one ledger.
+
+    Parameters
+    ----------
+    model : CertifiedModel
+    config : ServiceConfig
+    parts : Parts
+        Of the ledger.
+    names : Names
+
+    Notes
+    -----
+    The total pays for draws: b blocks when the open block runs out, each a fixed interactive mechanism of at
+    most `block` answers, (compose(epsilon, block, slack), delta_block)-DP whatever is asked and whenever the
+    asking stops. Such mechanisms add up, also when they are interleaved with others (concurrent composition:
+    Vadhan & Wang 2021, Lyu 2022). An analyst's account pays for what that analyst is told, drawn or not, so
+    that it bounds what one analyst learns; the total bounds what all of them learn together, since an answer
+    that is told again is no new draw.
+    """
+
+    model: CertifiedModel
+    config: ServiceConfig
+    parts: Parts
+    names: Names
+    _prices: dict[int, Price] = field(default_factory=dict, repr=False)
+    _own: dict[int, Own] = field(default_factory=dict, repr=False)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether answers are paid in blocks of several."""
+        return self.config.block > 1 or self.config.analyst_block > 1
+
+    def of_answers(self, count: int, slack: Fraction = Fraction(0)) -> Guarantee:
+        """Return the guarantee of `count` answers, or of as many epochs."""
+        config, stable = self.config, self.config.stable
+        return self.model.preview(
+            1 if stable else count,
+            config.epsilon,
+            config.delta,
+            config.release,
+            slack=slack,
+            epochs=count if stable else 1,
+            ledger=True,
+        )
+
+    def price(self, blocks: int) -> Price:
+        """Return what `blocks` blocks cost the total."""
+        if blocks not in self._prices:
+            if len(self._prices) >= _REMEMBERED:
+                self._prices.clear()
+            self._prices[blocks] = self._price(blocks, self.config.block)
+        return self._prices[blocks]
+
+    def _price(self, blocks: int, size: int) -> Price:
+        slack = self.config.slack if size > 1 else Fraction(0)
+        return self.parts.price(_times(self.of_answers(size, slack), blocks))
+
+    def own(self, blocks: int) -> Own:
+        """Return what `blocks` blocks of an account cost."""
+        if blocks not in self._own:
+            if len(self._own) >= _REMEMBERED:
+                self._own.clear()
+            vector = self._price(blocks, self.config.analyst_block).vector
+            amounts = {name: text(part) for name, part in zip(self.parts.dataset.budget.names, vector)}
+            self._own[blocks] = Own(vector, chain.canonical(amounts))
+        return self._own[blocks]
+
+    def charge(self, session: Session, shelf: Shelf, analyst: str, paid: int, drawn: int) -> Payment:
+        """Decide what a request of `paid` answers new to `analyst`, `drawn` of them to all, is charged.
+
+        Changes nothing.
+
+        Raises
+        ------
+        BudgetError
+            If it does not fit the account; of another's spending nothing is told.
+        TotalExhausted
+            If it does not fit the total.
+        RefusedError
+            If there is no account.
+        """
+        config, release = self.config, self.names.release
+        slack = text(config.slack)
+        mine = (release, analyst, config.analyst_block, slack)
+        all_ = (release, "", config.block, slack)
+        # The total's blocks have no analyst: an account's name is never empty.
+        own_blocks, own_left = _needed(paid, shelf.left(mine) if self.blocks else 0, config.analyst_block)
+        blocks, rest = _needed(drawn, shelf.left(all_) if self.blocks else 0, config.block)
+        own = self.own(own_blocks)
+        price = self.price(blocks)
+        if paid:  # what was paid for before stays free, whatever became of the limits
+            check(session, analyst, own.vector, price.vector)
+        lefts = ((mine, own_left), (all_, rest)) if self.blocks else ()
+        same = own.vector == price.vector
+        return Payment(analyst, price, own, None if same else own, f"{paid} new, {drawn} drawn", lefts)
+
+
+@dataclass(frozen=True, eq=False)
+class Payment:
+    """A charge that was found to fit."""
+
+    analyst: str
+    price: Price
+    cost: Own
+    own: Own | None
+    label: str
+    lefts: tuple = ()
+
+    def apply(self, session: Session, shelf: Shelf, secret: bytes | None = None) -> chain.Mark:
+        """Append the entry; return its place."""
+        for block, left_ in self.lefts:
+            shelf.set_left(block, left_)
+        charge = Charge(
+            self.price, self.analyst, self.label, None, None, secret, True, None, self.own
+        )  # fmt: skip
+        return charge.apply(session)[0]
+
+
+def check(session: Session, analyst: str, own: Vector, total: Vector) -> None:
+    """Refuse what does not fit the account, or the total; the account is asked first.
+
+    Raises
+    ------
+    BudgetError, RefusedError
+    """
+    budget = session.dataset.budget
+    account = session.account(analyst)
+    if account is None:
+        raise unknown_analyst(analyst)
+    amounts = {
+        "spent": budget.spending(account.spent),
+        "asked": budget.spending(own),
+        "limit": budget.spending(account.allowed),
+    }
+    remains = budget.spending(left(account.spent, account.allowed))
+    if fits(account.spent, own, account.allowed) is None:
+        raise BudgetError(
+            f"The request costs {amounts['asked']}, and your account has {remains} left.",
+            "Nothing was charged. Ask fewer new rows.",
+            **amounts,
+        )
+    if fits(session.spent, total, budget.limit) is None:
+        raise TotalExhausted(
+            "The model's total budget does not cover the request, whatever your account has left "
+            f"({remains}).",
+            "Nothing was charged. Ask fewer new rows, or the owner.",
+            **amounts,
+        )
+
+
+def _needed(count: int, left_: int, size: int) -> tuple[int, int]:
+    """Return how many new blocks `count` answers need, and what is left of the last one then."""
+    blocks = max(0, -(-(count - left_) // size))
+    return blocks, left_ + blocks * size - count
+
+
+def _times(guarantee: Guarantee, count: int) -> Guarantee:
+    """Return `count` such mechanisms, by the sum of their epsilons and of their deltas."""
+    return replace(
+        guarantee,
+        epsilon=guarantee.epsilon * count,
+        delta=min(Fraction(1), guarantee.delta * count),
+        event=guarantee.event.times(count),
+    )
