@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from confide.prediction.intervals.batches import FixedBatches as FixedBatches
     from confide.prediction.intervals.batches import HashedBatches as HashedBatches
     from confide.prediction.intervals.certificate import IntervalTraining as IntervalTraining
+    from confide.prediction.intervals.hybrid import HybridTraining as HybridTraining
     from confide.prediction.intervals.hyperparameters import Hyperparameters as Hyperparameters
     from confide.prediction.intervals.training import Intervals as Intervals
     from confide.prediction.intervals.training import train_intervals as train_intervals
@@ -51,6 +52,7 @@ _WHERE = {
     "BallTraining": "intervals.ball",
     "FixedBatches": "intervals.batches",
     "HashedBatches": "intervals.batches",
+    "HybridTraining": "intervals.hybrid",
     "Hyperparameters": "intervals.hyperparameters",
     "IntervalTraining": "intervals.certificate",
     "Intervals": "intervals.training",
