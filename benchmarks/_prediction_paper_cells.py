@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +23,8 @@ RELEASES = ("response", "sparse_vector", "ptr", "cauchy", "laplace", "global")
 BINARY = ("cauchy", "laplace")
 #: Epochs of the sparse vector unless they are what varies.
 EPOCHS = 10
+#: Of study "drawn": how often `StableAnswers` itself answers all queries of a run.
+DRAWS = 40
 EPOCH_GRID = (1, 3, 10, 30, 100, 300, 1_000)
 MEMBERS = (1, 3, 5, 10, 25)
 STEPS = (1, 2, 4, 8, 16, 32)
@@ -131,6 +133,7 @@ def choose(cell: Cell, each: float, delta: float) -> float:
     options = knobs(cell.certificate, cell.data, cell.members)
     if len(options) == 1:
         return options[0]
+    cell = replace(cell, study="budget") if cell.study == "drawn" else cell
     told = [distances(STAND_IN + cell.data, cell.certificate, cell.members, value, 0) for value in options]
     scores = [round(float(_scores(cell, each, delta, *one, seed=0)[0]), 4) for one in told]
     return max(zip(scores, options, strict=True))[1]
@@ -159,6 +162,11 @@ def _share(total: float, count: int, own: float) -> float:
 def _scores(cell: Cell, each: float, delta: float, truth, labels, k, seed: int):
     """Return expected accuracy, expected accuracy with all classes alike, share inside epochs, standard error."""
     right, classes = truth == labels, CLASSES[cell.data]
+    if cell.study == "drawn":
+        from _prediction_paper_epochs import drawn
+
+        told, inside = drawn(truth, labels, k, classes, each, delta, cell.epochs, cell.queries, DRAWS, seed)
+        return told.mean(), math.nan, inside, told.std(ddof=1) / math.sqrt(len(told))
     if cell.release == "sparse_vector":
         from _prediction_paper_epochs import expected
 
@@ -214,6 +222,9 @@ def _tasks(data: str, quick: bool) -> Iterator[Task]:
     certificates += ["boxes random start", "boxes mlp"] if data == "blobs" else []
     for certificate in certificates:
         yield _task([*_answers(data, certificate, quick), *_budget(data, certificate, quick)], quick)
+        if data == "blobs":
+            count = 1_000 if quick else 100_000
+            yield _task([Cell("drawn", data, certificate, 1, "sparse_vector", 10.0, count, EPOCHS)], quick)
         if certificate in ("boxes", "erm") and data in (
             "blobs",
             "breast",

@@ -5,7 +5,7 @@ query is stable with a known probability, so the number of queries up to the fir
 their expected accuracy is known: only thresholds and lengths of epochs are drawn. An unstable query, and each
 one after the last epoch, is answered by a public fallback: a class at random, right with 1 / C.
 
-`told` does the same with `StableAnswers` itself, one query after the other; the test compares the two.
+`told` and `drawn` ask `StableAnswers` itself, one query after the other; the test compares the two.
 """
 
 from __future__ import annotations
@@ -90,6 +90,21 @@ def told(
     answers = vector.answer(labels, k)
     rest = np.full(len(labels) - len(answers), -1)
     return np.concatenate([answers, rest]), vector.opened
+
+
+def drawn(
+    truth: Labels, labels: Labels, k: Labels, classes: int, epsilon: float, delta: float, epochs: int,
+    queries: int, draws: int, seed: int = 0,
+) -> tuple[Floats, float]:  # fmt: skip
+    """Return the accuracy of each draw [draws] of what `told` answers, and the share answered as stable."""
+    rng, scores, inside = np.random.default_rng([4, seed]), [], []
+    for draw in range(draws):
+        asked = rng.integers(len(k), size=queries)
+        answers, _ = told(labels[asked], k[asked], classes, epsilon, delta, epochs, draws * seed + draw)
+        stable = answers >= 0
+        scores.append(np.where(stable, answers == truth[asked], 1 / classes).mean())
+        inside.append(stable.mean())
+    return np.array(scores), float(np.mean(inside))
 
 
 def refusing_after(epochs: int) -> Callable[[object], None]:
