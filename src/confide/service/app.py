@@ -1,0 +1,178 @@
+"""The HTTP face of a `Service`: five routes for analysts and machines, a page for the owner.
+
+====================  ==============================  ============================================
+route                 key                             what it says
+====================  ==============================  ============================================
+POST /v1/predict      an analyst's                    answers, their cost, what the account has left
+GET /v1/budget        an analyst's                    its own account
+GET /v1/guarantee     none                            what holds for everybody in the table
+GET /health           none                            that the worker runs
+GET /metrics          none; the owner's for counters  constants, or counters of traffic
+GET /openapi.json     none                            the document of all this
+GET /, POST /         the owner's, as HTTP Basic      the page, and its form
+====================  ==============================  ============================================
+
+What is answered after the rows were found to fit leaves on the public schedule, refusals too. What is wrong
+with a request itself (key, body, rows) is said at once: it depends on the request alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confide.errors import ConfideError, ParameterError
+from confide.service import pages, routes
+from confide.service.headers import Headers
+from confide.service.history import History
+from confide.service.metrics import OVERRUNS, Counters
+from confide.service.problems import MEDIA_TYPE, ProblemError
+from confide.service.rows import RowReader
+from confide.service.schedule import Schedule
+from confide.service.schemas import ProblemDetails
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.openapi.utils import get_openapi
+    from starlette.exceptions import HTTPException
+except ImportError as error:  # pragma: no cover - the extra is part of the development install
+    raise ParameterError(
+        f"The service needs {error.name or 'fastapi'}, which is not installed.",
+        "Install the extra: pip install 'confide[serve]'.",
+    ) from None
+
+if TYPE_CHECKING:
+    from confide.service.service import Service
+
+_log = logging.getLogger("confide.service")
+
+#: Requests that wait for the store or compute at one time; the others queue.
+THREADS = 64
+
+
+class Front:
+    """What the routes of one worker share.
+
+    Parameters
+    ----------
+    service : Service
+    counts : path, optional
+        Folder of the counters, shared by the workers.
+    """
+
+    def __init__(self, service: Service, counts: str | None = None) -> None:
+        from anyio import CapacityLimiter
+
+        if service.model.schema is None:
+            raise ParameterError(
+                "The model was fitted on arrays and has no schema that rows of a request could be read by.",
+                "Certify a table: confide certify FILE --schema ...",
+            )
+        self.service = service
+        self.reader = RowReader(service.model.schema, service.config.rows)
+        self.counters = Counters(counts)
+        self.schedule = Schedule(
+            service.config.schedule_ms / 1000,
+            service.config.row_ms / 1000,
+            self._late,
+        )
+        self.history = History(service.ledger)
+        self.started = time.time()
+        self.limiter = CapacityLimiter(THREADS)
+
+    def _late(self) -> None:
+        self.counters.add(OVERRUNS)
+        self.service.overran()
+
+    async def call(self, work: Any, *arguments: Any) -> Any:
+        """Run what waits for the store on a thread of its own."""
+        from anyio.to_thread import run_sync
+
+        return await run_sync(partial(work, *arguments), limiter=self.limiter)
+
+
+def create_app(service: Service, *, counts: str | None = None) -> FastAPI:
+    """Return the ASGI application of a service.
+
+    Parameters
+    ----------
+    service : Service
+    counts : path, optional
+        Folder that the workers of one service share for their counters.
+
+    Raises
+    ------
+    ParameterError
+        For a model on arrays, and where the extra ``serve`` is not installed.
+    """
+    from confide import __version__
+
+    front = Front(service, counts)
+    app = FastAPI(
+        title=f"Private answers about {service.model.schema.name}",
+        version=__version__,
+        description="Each answer is differentially private for the table that the model was trained on. "
+        "Ask for /v1/guarantee.",
+        docs_url=None,
+        redoc_url=None,
+        # A slash too many is another path, not a redirection that repeats the query.
+        redirect_slashes=False,
+    )
+    app.state.front = front
+    routes.add(app, front)
+    pages.add(app, front)
+    for kind, handler in (
+        (ProblemError, _problem),
+        (ConfideError, _failure),
+        (RequestValidationError, _unfit),
+        (HTTPException, _http),
+    ):
+        app.add_exception_handler(kind, handler)  # type: ignore[arg-type]
+    app.openapi = partial(_document, app)  # type: ignore[method-assign]
+    app.add_middleware(Headers, counters=front.counters)  # type: ignore[arg-type]
+    return app
+
+
+def respond(error: ProblemError) -> Response:
+    """Return an error as a response."""
+    return Response(error.encoded(), error.status, headers=error.headers, media_type=MEDIA_TYPE)
+
+
+async def _problem(request: Request, error: ProblemError) -> Response:
+    return respond(error)
+
+
+async def _failure(request: Request, error: ConfideError) -> Response:
+    return respond(routes.refusal(error))
+
+
+async def _unfit(request: Request, error: RequestValidationError) -> Response:
+    # FastAPI's own handler repeats the input; ours says no more than that it does not fit.
+    return respond(ProblemError(422, "validation", "The request does not fit the declared schema."))
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    title = {404: "There is no such path.", 405: "The path does not take this method."}.get(
+        error.status_code, "The request cannot be served."
+    )
+    return respond(ProblemError(error.status_code, "http", title, headers=dict(error.headers or {})))
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document; without FastAPI's own form of validation errors, which is never sent."""
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        schemas = found["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        schemas["ProblemDetails"] = ProblemDetails.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
+        schemas.update(schemas["ProblemDetails"].pop("$defs", {}))
+        app.openapi_schema = found
+    return app.openapi_schema

@@ -1,0 +1,36 @@
+"""Elements that reports do not need: inputs, meters, and the words of amounts."""
+
+from __future__ import annotations
+
+from confide.ledger.budget import Quantity
+from confide.privacy.exact import show
+from confide.report.html import Safe, join, tag
+from confide.service.page.views import Account
+
+
+def void(name: str, /, **attributes: object) -> Safe:
+    """Return an element without content and end tag."""
+    return Safe(tag(name, **attributes).removesuffix(f"</{name}>"))
+
+
+def words(value: Quantity) -> str:
+    """Return an amount for people."""
+    return show(value)
+
+
+def share(spent: Quantity, limit: Quantity) -> float:
+    """Return which part of a limit is spent, 0 to 1."""
+    if limit == 0:
+        return 1.0
+    return min(1.0, float(spent) / float(limit)) if float(limit) != float("inf") else 0.0
+
+
+def meter(account: Account) -> Safe:
+    """Return how much epsilon of an account is spent, as a meter that says the same in words."""
+    part = share(account.spent["epsilon"], account.limit["epsilon"])
+    text = f"{100 * part:.0f} % spent"
+    bar = tag(
+        "meter", text, min=0, max=1, high="0.9", low="0.75", optimum=0, value=f"{part:.4f}",
+        aria_label=f"epsilon of {account.name}: {text}",
+    )  # fmt: skip
+    return join(bar, " ", tag("span", text, class_="share"))

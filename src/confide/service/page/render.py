@@ -1,0 +1,139 @@
+"""The page of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from confide.privacy.guarantee import glossed
+from confide.report.html import Safe, join, name, table, tag
+from confide.service.page.chart import chart
+from confide.service.page.elements import meter, words
+from confide.service.page.form import form, outcome_section
+from confide.service.page.views import Account, Outcome, Overview, Standing
+
+if TYPE_CHECKING:
+    from confide.schema.column import Column
+
+
+def page(
+    standing: Standing,
+    overview: Overview,
+    columns: Sequence[Column],
+    *,
+    token: str,
+    request_id: str,
+    outcome: Outcome | None = None,
+) -> str:
+    """Return the owner's page.
+
+    Parameters
+    ----------
+    standing, overview
+        What stays and what moves.
+    columns : sequence of Column
+        Fields of the form.
+    token, request_id : str
+        See `confide.service.page.form.form`.
+    outcome : Outcome, optional
+        Of the question that was just asked.
+    """
+    title = f"{standing.model}: private answers"
+    said = "" if outcome is None else "No answer - " if outcome.problem else "Answer - "
+    main = join(
+        outcome_section(outcome, columns),
+        _section("guarantee", "Guarantee", *_guarantee(standing)),
+        tag("div", live(overview), id="live"),
+        form(columns, standing, outcome, token, request_id),
+    )
+    return _document(
+        f"{said}{title}",
+        join(
+            tag("a", "Skip to the form", href="#ask", class_="skip"),
+            tag("header", tag("h1", title), _nav()),
+            tag("main", main, id="main"),
+            tag("p", "", id="news", role="status", aria_live="polite", class_="news"),
+            tag("footer", tag("p", "For the owner alone. The page loads nothing from elsewhere.")),
+        ),
+    )
+
+
+def refused(title: str, detail: str) -> str:
+    """Return a page that says why there is no page."""
+    return _document(title, tag("main", tag("h1", title), tag("p", detail), id="main"))
+
+
+def _document(title: str, body: Safe) -> str:
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("link", rel="icon", href="data:,"),
+        tag("link", rel="stylesheet", href="/page.css"),
+        tag("script", "", src="/page.js", defer=True),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, Safe(chr(10)), tag('body', body), lang='en')}\n"
+
+
+def _nav() -> Safe:
+    places = (
+        ("guarantee", "Guarantee"),
+        ("budget", "Budget"),
+        ("time", "Over time"),
+        ("ask", "Ask one question"),
+    )
+    links = [tag("li", tag("a", words_, href=f"#{anchor}")) for anchor, words_ in places]
+    return tag("nav", tag("ul", *links), aria_label="Contents")
+
+
+def _section(anchor: str, heading: str, *body: Safe) -> Safe:
+    return tag("section", tag("h2", heading, id=anchor), *body, aria_labelledby=anchor)
+
+
+def _guarantee(standing: Standing) -> list[Safe]:
+    parts = [tag("p", standing.sentence, class_="claim"), tag("p", standing.answer)]
+    if standing.assumptions:
+        items = [tag("li", glossed(item)) for item in standing.assumptions]
+        parts.append(tag("div", tag("p", "It assumes:"), tag("ul", *items), class_="note"))
+    return parts
+
+
+def live(overview: Overview) -> Safe:
+    """Return the moving part: tiles, budget by analyst, and the picture over time."""
+    total = overview.total
+    tiles = (
+        ("rows answered", f"{total.rows:,}"),
+        ("requests refused since the start", f"{overview.refused:,}"),
+        ("epsilon spent", words(total.spent["epsilon"])),
+        ("epsilon left", words(total.left("epsilon"))),
+    )
+    listed = [tag("div", tag("dt", term), tag("dd", told)) for term, told in tiles]
+    picture = chart(overview.history, float(total.limit["epsilon"]))
+    return join(
+        tag("dl", *listed, class_="tiles"),
+        _section("budget", "Budget", _accounts(overview)),
+        _section("time", "Over time", picture),
+    )
+
+
+def _accounts(overview: Overview) -> Safe:
+    rows = [_line(tag("strong", "all together"), overview.total)]
+    rows += [_line(name(account.name), account) for account in overview.accounts]
+    head = ("analyst", "epsilon", "spent", "limit", "left", "delta spent", "delta limit", "rows", "key")
+    return table("Budget by analyst", head, rows, numbers=(2, 3, 4, 5, 6, 7))
+
+
+def _line(title: Safe, account: Account) -> tuple[object, ...]:
+    return (
+        title,
+        meter(account),
+        words(account.spent["epsilon"]),
+        words(account.limit["epsilon"]),
+        words(account.left("epsilon")),
+        words(account.spent["delta"]),
+        words(account.limit["delta"]),
+        f"{account.rows:,}",
+        {True: "valid", False: "none", None: "-"}[account.key],
+    )

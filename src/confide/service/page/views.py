@@ -1,0 +1,109 @@
+"""What the page shows, as plain values; made from the service's own records in `confide.service.views`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from confide.ledger.budget import Quantity
+from confide.service.problems import FieldError
+
+
+@dataclass(frozen=True)
+class Account:
+    """One line of the budget.
+
+    Attributes
+    ----------
+    name : str
+    limit, spent : dict
+        ``epsilon`` and ``delta``, exact.
+    rows : int
+        Rows answered.
+    key : bool or None
+        Whether the analyst holds a key; None for all together.
+    """
+
+    name: str
+    limit: dict[str, Quantity]
+    spent: dict[str, Quantity]
+    rows: int = 0
+    key: bool | None = None
+
+    def left(self, part: str) -> Quantity:
+        """Return what is left of ``epsilon`` or ``delta``."""
+        return max(self.limit[part] - self.spent[part], 0)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The moving part of the page.
+
+    Attributes
+    ----------
+    total : Account
+        Of the model.
+    accounts : tuple of Account
+    history : tuple of (datetime, epsilon)
+        The total after each charge, or after the last of each stretch of time.
+    refused : int
+        Requests refused since the service started: budgets, rates, reused request ids.
+    """
+
+    total: Account
+    accounts: tuple[Account, ...]
+    history: tuple[tuple[datetime, float], ...] = ()
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The part that stays: what is served under which guarantee.
+
+    Attributes
+    ----------
+    model : str
+    sentence : str
+        The guarantee, of all answers together.
+    answer : str
+        The guarantee of one answer.
+    assumptions : tuple of str
+    price : str
+        What one question costs the owner's account.
+    """
+
+    model: str
+    sentence: str
+    answer: str
+    assumptions: tuple[str, ...]
+    price: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the form.
+
+    Attributes
+    ----------
+    answer : str or None
+    unstable : bool
+        Whether the service gave no class.
+    cost, left : str
+        Of the owner's account.
+    notes : tuple of str
+    problem, remedy : str
+        Why there is no answer; empty where there is one.
+    errors : tuple of FieldError
+    cells : dict
+        Cells that fit, to fill the form with; none of those at fault.
+    """
+
+    answer: str | None = None
+    unstable: bool = False
+    cost: str = ""
+    left: str = ""
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+    errors: tuple[FieldError, ...] = ()
+    cells: dict[str, str] = field(default_factory=dict)

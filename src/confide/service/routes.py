@@ -1,0 +1,326 @@
+"""The routes for analysts and machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+
+from confide.errors import BudgetError, ConfideError
+from confide.ledger.budget import text
+from confide.service import metrics, schemas
+from confide.service.bodies import JSON, json_object, read
+from confide.service.problems import FieldError, ProblemError, invalid, of_failure, pointer, unreadable
+from confide.service.records import (
+    Analyst,
+    Answers,
+    KeyRevoked,
+    RequestReused,
+    RowError,
+    TooManyRequests,
+    TotalExhausted,
+)
+from confide.service.rows import Asked, rows_of
+from confide.service.service import OVERRUN
+
+if TYPE_CHECKING:
+    from confide.ledger import Spending
+    from confide.service.app import Front
+
+_REQUEST_ID = re.compile(schemas.REQUEST_ID)
+_BEARER = {"WWW-Authenticate": 'Bearer realm="confide"'}
+_SECURITY = {"security": [{"key": []}]}
+
+
+def add(app: FastAPI, front: Front) -> None:
+    """Add the routes to the application."""
+    service, reader = front.service, front.reader
+
+    @app.post(
+        "/v1/predict",
+        summary="Ask for private answers",
+        response_model=schemas.Answered,
+        responses=schemas.problems(400, 401, 403, 409, 413, 415, 422, 429, 500, 503),
+        openapi_extra={**schemas.predict_document(reader.columns, reader.most), **_SECURITY},
+    )
+    async def predict(request: Request) -> Response:
+        """Answer one row, or several; charge the account once for each request id."""
+        analyst = await caller(front, request)
+        body = json_object(await read(request, JSON, reader.body_limit))
+        request_id = request_id_of(request, body)
+        asked = rows_of(body, reader)
+        answers = await answered(front, analyst, asked, request_id)
+        return _json(told(answers, request_id, asked))
+
+    @app.get(
+        "/v1/budget",
+        summary="The caller's own account",
+        response_model=schemas.Budget,
+        responses=schemas.problems(401, 500, 503),
+        openapi_extra=_SECURITY,
+    )
+    async def budget(request: Request) -> Response:
+        """Say what the account may spend, has spent and has left."""
+        analyst = await caller(front, request)
+        arrival = time.monotonic()
+        try:
+            view = await front.call(service.budget, analyst)
+        finally:
+            await front.schedule.wait(arrival, 0)
+        return _json(
+            {
+                "analyst": view.name,
+                "limit": amount(view.limit),
+                "spent": amount(view.spent),
+                "left": amount(view.left),
+                "answers": view.answers,
+            }
+        )
+
+    @app.get(
+        "/v1/guarantee",
+        summary="What holds for everybody in the table",
+        response_model=schemas.Guaranteed,
+        responses=schemas.problems(500),
+    )
+    async def guarantee() -> Response:
+        """Say the guarantee of all answers together, and of one."""
+        return _json(await front.call(promised, front))
+
+    @app.get("/health", summary="Whether the worker runs", response_model=schemas.Health)
+    async def health() -> Response:
+        """Say that the worker runs; reads nothing."""
+        return _json({"status": "ok"})
+
+    @app.get(
+        "/metrics",
+        summary="Constants; counters for the owner's key",
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **schemas.problems(401, 500),
+        },
+        response_class=Response,
+        openapi_extra={"security": [{}, {"key": []}]},
+    )
+    async def counters(request: Request) -> Response:
+        """Say public constants of the configuration; with the owner's key also counts of requests."""
+        counts = None
+        if "authorization" in request.headers:
+            if not (await caller(front, request)).owner:
+                raise unknown_key()
+            counts = await front.call(front.counters.sums)
+        return Response(exposition(front, counts), media_type=metrics.MEDIA_TYPE)
+
+
+def _json(body: Mapping[str, Any]) -> Response:
+    return Response(json.dumps(body, separators=(",", ":")).encode("ascii"), media_type=JSON)
+
+
+# ---- who asks -----------------------------------------------------------------------------------------
+
+
+def unknown_key() -> ProblemError:
+    """Return the one problem of a key that is missing, malformed, unknown, rotated or revoked."""
+    return ProblemError(
+        401,
+        "key",
+        "A key of this service is needed.",
+        "Send the header Authorization: Bearer KEY, with a key of `confide ledger grant`.",
+        headers=_BEARER,
+    )
+
+
+async def caller(front: Front, request: Request) -> Analyst:
+    """Return who a request's bearer key stands for.
+
+    Raises
+    ------
+    ProblemError
+        401, the same in every case.
+    """
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    key = key.strip()
+    if scheme.lower() != "bearer" or not key or len(key) > 512 or not key.isascii():
+        raise unknown_key()
+    analyst = await front.call(front.service.analyst_of, key)
+    if analyst is None:
+        raise unknown_key()
+    return analyst
+
+
+def request_id_of(request: Request, body: Mapping[str, Any]) -> str:
+    """Return the request id of the header or the body, or a new one.
+
+    Raises
+    ------
+    ProblemError
+    """
+    sent = [
+        value
+        for value in (request.headers.get("idempotency-key"), body.get("request_id"))
+        if value is not None
+    ]
+    rule = "A request id is 1 to 128 letters, digits or . _ : - in ASCII."
+    if "request_id" in body and body["request_id"] is None:
+        sent.append("")
+    for value in sent:
+        if not isinstance(value, str) or not _REQUEST_ID.fullmatch(value):
+            raise unreadable(rule, "request_id")
+    if len(set(sent)) > 1:
+        raise unreadable("The header Idempotency-Key and the body's request_id differ.", "request_id")
+    return sent[0] if sent else uuid.uuid4().hex
+
+
+# ---- answers ------------------------------------------------------------------------------------------
+
+
+async def answered(front: Front, analyst: Analyst, asked: Asked, request_id: str) -> Answers:
+    """Return answers at their time.
+
+    Raises
+    ------
+    ProblemError
+        At the same time.
+    """
+    arrival, count = time.monotonic(), len(asked.rows)
+    front.counters.add(metrics.ROWS, count)
+    try:
+        return await front.call(front.service.answer, analyst, asked.rows, request_id)
+    except ConfideError as error:
+        found = refusal(error)
+        if found.status < 500:
+            front.counters.add(metrics.REFUSED)
+        raise found from None
+    finally:
+        await front.schedule.wait(arrival, count)
+
+
+def refusal(error: ConfideError) -> ProblemError:
+    """Return the problem of a refusal."""
+    for kind, made in _REFUSALS.items():
+        if isinstance(error, kind):
+            return made(error)
+    return of_failure(error)
+
+
+def _reused(error: RequestReused) -> ProblemError:
+    return ProblemError(
+        409,
+        "request-id",
+        "The request id was used for other rows.",
+        "Nothing was charged. Send new rows under a new request id.",
+    )
+
+
+def _too_many(error: TooManyRequests) -> ProblemError:
+    seconds = str(max(1, -int(-error.retry_after // 1)))
+    return ProblemError(
+        429,
+        "rate",
+        "Too many requests of this analyst.",
+        "Nothing was charged.",
+        headers={"Retry-After": seconds},
+    )
+
+
+def _exhausted(error: TotalExhausted) -> ProblemError:
+    return ProblemError(
+        403,
+        "total",
+        "The model's total budget does not cover the request.",
+        "Nothing was charged. Ask the owner of the model.",
+    )
+
+
+def _overdrawn(error: BudgetError) -> ProblemError:
+    return ProblemError(
+        403,
+        "budget",
+        "The account does not cover the request.",
+        "Nothing was charged. GET /v1/budget says what is left; rows that were asked before cost nothing.",
+    )
+
+
+def _unfit(error: RowError) -> ProblemError:
+    return invalid(
+        FieldError(pointer("rows", row, name), name, f"{what}.") for row, name, what in error.faults
+    )
+
+
+#: Kinds of refusal that have words of their own; the narrower before the wider.
+_REFUSALS: dict[type[ConfideError], Any] = {
+    RequestReused: _reused,
+    TooManyRequests: _too_many,
+    KeyRevoked: lambda error: unknown_key(),
+    TotalExhausted: _exhausted,
+    RowError: _unfit,
+    BudgetError: _overdrawn,
+}
+
+
+def told(answers: Answers, request_id: str, asked: Asked) -> dict[str, Any]:
+    """Return answers as plain values."""
+    return {
+        "request_id": request_id,
+        "answers": list(answers.values),
+        "states": list(answers.states),
+        "cost": amount(answers.cost),
+        "left": amount(answers.left),
+        "replayed": answers.replayed,
+        "notes": list(asked.notes),
+    }
+
+
+def amount(spending: Spending) -> dict[str, str]:
+    """Return an amount as exact text."""
+    return {"epsilon": text(spending.epsilon), "delta": text(spending.delta)}
+
+
+# ---- what holds ---------------------------------------------------------------------------------------
+
+
+def promised(front: Front) -> dict[str, Any]:
+    """Return the guarantee as plain values."""
+    promise, config, schedule = front.service.guarantee(), front.service.config, front.schedule
+    total = promise.total
+    late = (OVERRUN,) if front.counters.sums()[metrics.OVERRUNS] else ()
+    return {
+        "sentence": promise.sentence,
+        "answer": str(promise.answer),
+        "epsilon": text(total.epsilon),
+        "delta": text(total.delta),
+        "adjacency": total.adjacency.value,
+        "unit": total.unit,
+        "release": config.release,
+        "assumptions": list(dict.fromkeys((*promise.assumptions, schedule.assumption, *late))),
+        "schedule": f"An answer leaves {config.schedule_ms:g} ms after its request, or a multiple of that: "
+        f"as many as {config.row_ms:g} ms a row need."
+        if schedule.step
+        else "none",
+    }
+
+
+def exposition(front: Front, counts: Mapping[str, int] | None) -> str:
+    """Return the text of /metrics."""
+    config, promise = front.service.config, front.service.guarantee()
+    return metrics.exposition(
+        {
+            "model": front.reader.schema.name,
+            "release": config.release,
+            "adjacency": promise.total.adjacency.value,
+            "unit": promise.total.unit,
+        },
+        {
+            "answer_epsilon": float(config.epsilon),
+            "answer_delta": float(config.delta),
+            "schedule_step_seconds": config.schedule_ms / 1000,
+            "schedule_row_seconds": config.row_ms / 1000,
+            "start_time_seconds": front.started,
+        },
+        counts,
+    )
