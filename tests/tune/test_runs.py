@@ -104,6 +104,41 @@ def test_the_rehearsal_leaves_private_columns_alone(shape):
     assert result.guarantee.adjacency is Adjacency.REPLACE_PRIVATE_PART
 
 
+def test_candidates_share_one_declaration_of_what_is_public(tmp_path):
+    X, y = table()
+    book = open_ledger(tmp_path, "replace_private_part")
+
+    def make(public):
+        return confide.PrivateRegressor(
+            engine="dpsgd", steps=2, public=public, adjacency="replace_private_part",
+            feature_bounds=(-1, 1), target_bounds=(-3, 3),
+        )  # fmt: skip
+
+    numbers = np.where(y == "b", 1.0, -1.0)
+    with pytest.raises(ParameterError, match="different columns public"):
+        confide.tune(make, [[True, True, True], [True, False, False]], X, numbers, ledger=book, **OPTIONS)
+    assert book.remaining().epsilon == 9
+    confide.tune(make, [[True, False, False], [0]], X, numbers, ledger=book, **OPTIONS)
+    assert book.remaining().epsilon == 8
+
+
+@pytest.mark.parametrize("declared", [318, 319, 320, 321, 1])
+def test_a_declared_number_of_rows_refuses_no_run(declared, tmp_path):
+    """A run has about 320 of 400 rows, some more and some less; neither is told."""
+    X, y = table()
+    book = open_ledger(tmp_path, "add_remove_one")
+
+    def make(rate):
+        return confide.PrivateRegressor(
+            target_bounds=(-1, 1), feature_bounds=(-1, 1), adjacency="add_remove_one", max_rows=declared,
+            engine="dpsgd", steps=2, learning_rate=rate,
+        )  # fmt: skip
+
+    for _ in range(4):
+        confide.tune(make, [0.1, 0.2], X, np.where(y == "b", 1.0, -1.0), ledger=book, **OPTIONS)
+    assert book.remaining().epsilon == 5
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_secret_numbers_of_rows_refuse_nothing(n, tmp_path):
     X, y = np.zeros((n, 2)), np.zeros(n)

@@ -249,9 +249,22 @@ def rehearse(
     if delta == 0 and kinds != {"pure"}:
         raise UnsupportedError("The 'delta' parameter is 0, and a candidate is not pure.", "Pass delta > 0.")
     adjacency = relations.pop()
+    _check_masks(masks, adjacency)
     stage = _Stage(estimators, masks, rows, held_out, bounds, adjacency)
     price = _settled(stage, kinds, epsilon, delta, law)
     return Plan(price, adjacency, tuple(sorted(set().union(*assumed) - {SEEDED, UNRECORDED})))
+
+
+def _check_masks(masks: list[Any], relation: Adjacency) -> None:
+    """Refuse candidates that call different columns public where columns may be private.
+
+    The winner's guarantee would not say whose declaration it rests on, and which candidate wins is noise.
+    """
+    if relation is Adjacency.REPLACE_PRIVATE_PART and len({mask.tobytes() for mask in masks}) > 1:
+        raise ParameterError(
+            f"The candidates declare different columns public under {relation.value!r}.",
+            "Declare one 'public' for all; leave columns out of X to try fewer.",
+        )
 
 
 def _settled(stage: _Stage, kinds: set[str], epsilon: Fraction, delta: Fraction, law: Stopping) -> Price:

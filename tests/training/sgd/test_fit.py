@@ -460,3 +460,16 @@ def test_a_fit_goes_on_past_the_declared_rows(declared, tmp_path):
         result = fit(None, Z[:n], Y[:n], asked, ledger=book)
         charged.append((result.status, result.guarantee, book.remaining()))
     assert charged[0] == charged[1]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_without_a_bound_are_refused_before_the_charge(weighted, ledger):
+    """Of private columns, or of weighted rows: weights are secret."""
+    options = {"clip": None, "recorded": True, "random_state": None}
+    part = {"adjacency": "replace_private_part", "private_bounds": [(0, 2)] * 2}
+    asked = request(**options, **({"weight_cap": 1.0} if weighted else part))
+    weights = np.ones(N) if weighted else None
+    with pytest.raises(ParameterError, match="no public bound"):
+        fit(X, None if weighted else Z, Y, asked, sample_weight=weights, ledger=ledger)
+    assert ledger.remaining().epsilon == 4
+    assert fit(X, None, Y, request(**options, steps=2), ledger=ledger).status is Status.RELEASED

@@ -293,3 +293,26 @@ def test_tiny_deltas_are_priced_by_renyi_divergences():
     usual = plan(1, 1e-9, steps=500, sampling_probability=0.05, adjacency="add_remove_one")
     assert usual.accountant == "pld"
     assert usual.clip_multiplier == pytest.approx(6.2944, rel=1e-4)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_label", "replace_private_part"])
+@pytest.mark.parametrize("clip", [0.1, 5.0])
+def test_a_changed_weight_is_within_the_sensitivity(adjacency, clip):
+    """Weights are secrets as labels are: one that vanishes, or another label with it."""
+    X, _, y = table("squared", 0, 1.0)
+    model, loss = Linear(P), LOSSES["squared"]
+    state = start(model, scale=30.0)
+    weights = np.ones(N)
+    other, label = weights.copy(), y.copy()
+    far = int(np.argmax((X**2).sum(axis=1)))
+    other[far] = 0.0
+    label[far] = -label[far]
+    book = account(adjacency, weight_cap=1.0)
+    a, b, c = (
+        first(problem(model, loss, X, None, z, book, clip=clip, weights=w), state=state)
+        for z, w in ((y, weights), (y, other), (label, other))
+    )
+    assert 0 < distance(a, b) <= a.sensitivity
+    assert 0 < distance(a, c) <= a.sensitivity
+    with pytest.raises(ParameterError, match="no public bound"):
+        problem(model, loss, X, None, y, book, clip=math.inf, weights=weights)

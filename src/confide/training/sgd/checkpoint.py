@@ -196,7 +196,11 @@ def _kept(ledger: Any, guarantee: Guarantee, name: str, value: bytes) -> bytes:
 
 
 def tag_of(ledger: Any, *parts: Any) -> bytes:
-    """Return a keyed hash of private arrays (None for none): it tells nothing to who lacks the key."""
+    """Return a keyed hash of private arrays (None for none): it tells nothing to who lacks the key.
+
+    The key lies beside the tags in the store, which machines share: whoever reads it and knows all labels but
+    one can try its values, so the store is as secret as the table.
+    """
     book = resolve(ledger)
     key = _KEY if book is None else book.tag_key
     held = [part if part is None else np.asarray(part) for part in parts]

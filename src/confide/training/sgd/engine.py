@@ -72,7 +72,7 @@ class Problem:
     clip : float
         c of the first stage; infinite for none: then a step's sensitivity is what one label can move.
     weights : array of shape (n,) or None
-        Within [0, accounting.weight_cap].
+        Within [0, accounting.weight_cap]; secret as labels are.
     """
 
     model: Model
@@ -91,11 +91,7 @@ class Problem:
             raise ParameterError(
                 f"The 'clip' parameter is {self.clip!r:.80}.", "Pass a number from 1e-60 to 1e60."
             )
-        if math.isinf(self.clip) and self.accounting.multiplier > 0 and not self.spread_known:
-            raise ParameterError(
-                "The 'clip' parameter is infinite, and one row's gradient has no public bound here.",
-                "Pass a finite clip, or a gradient_bound.",
-            )
+        check_clip(self.clip, self.accounting, self.spread_known)
         if self.accounting.adjacency not in LABELS_AND_PARTS and self.public.shape[1]:
             raise UnsupportedError(
                 f"Under {self.accounting.adjacency.value!r} no column is public.",
@@ -104,10 +100,34 @@ class Problem:
 
     @property
     def spread_known(self) -> bool:
-        """Whether what one label can move a sum by is public: full batches, labels the only secret."""
-        labels_only = self.accounting.adjacency in LABELS_AND_PARTS
-        heads = self.model.outputs == 1 or self.model.has_widths
-        return self.accounting.full and labels_only and self.private is None and heads
+        """Whether what one label can move a sum by is public: see `spread_is_public`."""
+        return spread_is_public(
+            self.accounting, self.model, private=self.private is not None, weighted=self.weights is not None
+        )
+
+
+def spread_is_public(accounting: Accounting, model: Model, *, private: bool, weighted: bool) -> bool:
+    """Return whether what one unit can move a sum by is public: full batches, labels the only secret.
+
+    Sample weights belong to the rows' secrets: a unit with another weight moves a sum by more than a label
+    can. So weighted rows are bounded by the clip norm times the cap alone.
+    """
+    labels_only = accounting.adjacency in LABELS_AND_PARTS and not private and not weighted
+    return accounting.full and labels_only and (model.outputs == 1 or model.has_widths)
+
+
+def check_clip(clip: float, accounting: Accounting, spread_known: bool) -> None:
+    """Refuse gradients without a bound, from public facts alone.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if math.isinf(clip) and accounting.multiplier > 0 and not spread_known:
+        raise ParameterError(
+            "The 'clip' parameter is infinite, and one row's gradient has no public bound here.",
+            "Pass a finite clip, or a gradient_bound.",
+        )
 
 
 @dataclass

@@ -29,7 +29,7 @@ from confide.training.sgd.checkpoint import (
     tag_of,
     take_turn,
 )
-from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, steps
+from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, check_clip, spread_is_public, steps
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.optimizers import Average, learning_rates, make_optimizer
 from confide.training.sgd.release import step_answer
@@ -68,7 +68,9 @@ class Prepared:
         return SGDModel(self.model, parameters, matrix, self.inputs, asked.target_bounds, classes)
 
 
-def prepare(X_public: Any, X_private: Any, n: int, request: SGDRequest) -> Prepared:
+def prepare(
+    X_public: Any, X_private: Any, n: int, request: SGDRequest, *, weighted: bool = False
+) -> Prepared:
     """Read public columns and calibrate: all that can be refused is refused here.
 
     Parameters
@@ -79,6 +81,8 @@ def prepare(X_public: Any, X_private: Any, n: int, request: SGDRequest) -> Prepa
     n : int
         Number of rows.
     request : SGDRequest
+    weighted : bool
+        Whether rows have sample weights.
     """
     q = len(request.private_bounds)
     found = 0 if X_private is None else shape_of(X_private)[1]
@@ -109,6 +113,7 @@ def prepare(X_public: Any, X_private: Any, n: int, request: SGDRequest) -> Prepa
         check_blocks(model.blocks)
     made = stages(public, wanted)
     clip = _clip(request, model, public, made[0], q)
+    check_clip(clip, accounting, spread_is_public(accounting, model, private=q > 0, weighted=weighted))
     return Prepared(
         request,
         model,
@@ -256,7 +261,8 @@ def fit(
     y : array of shape (n,) or (n, 1)
     request : SGDRequest
     sample_weight : array of shape (n,), optional
-        Needs ``request.weight_cap``.
+        Secret as labels are: read after the charge, and part of what a unit may change. Needs
+        ``request.weight_cap``, and a clip.
     ledger : Ledger or str, optional
         Charged before a private cell is read; ``request.recorded`` must say whether there is one.
     table, analyst, label
@@ -288,7 +294,7 @@ def fit(
         raise ParameterError(f"The 'every' parameter is {every!r:.80}.", "Pass the steps between snapshots.")
     check_types(y, request)
     n = _count(X_public, X_private, y)
-    ready = prepare(X_public, X_private, n, request)
+    ready = prepare(X_public, X_private, n, request, weighted=sample_weight is not None)
     guarantee = request.guarantee(ready.accounting)
     keeper = _Keeper(ready, ledger, checkpoint, every, trace, hook)
     keeper.begin(resume, recharge)
