@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from confide.service.records import Answers as Answers
     from confide.service.records import BudgetView as BudgetView
     from confide.service.records import KeyRevoked as KeyRevoked
+    from confide.service.records import Overview as Overview
     from confide.service.records import Promise as Promise
     from confide.service.records import RequestReused as RequestReused
     from confide.service.records import RowError as RowError
@@ -25,6 +26,7 @@ _WHERE = {
     "Answers": "records",
     "BudgetView": "records",
     "KeyRevoked": "records",
+    "Overview": "records",
     "Promise": "records",
     "RequestReused": "records",
     "RowError": "records",

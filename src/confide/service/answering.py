@@ -22,7 +22,6 @@ the entropy source is broken                 the whole transaction fails; nobody
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.errors import ConfideError
+from confide.errors import ConfideError, RefusedError
 from confide.ledger.budget import Vector
 from confide.ledger.session import Session, read_vector, write_vector
 from confide.mechanisms.choice import uniform_integers
@@ -121,6 +120,8 @@ def drawing() -> Iterator[None]:
 class Asked:
     """One request.
 
+    `apply` decides, draws, charges and writes; what kinds of requests do is in their `decide`.
+
     Attributes
     ----------
     terms : Terms
@@ -150,6 +151,18 @@ class Asked:
         """Read for a group at once (`confide.ledger.session.Operation`)."""
         Shelf.of(session).load(operations)
 
+    def apply(self, session: Session) -> Any:
+        """Decide, draw, charge and write; count a refusal."""
+        try:
+            return self.decide(session)
+        except RefusedError:
+            Shelf.of(session).count(self.analyst.name, (0, 0, 0, 0, 1))
+            raise
+
+    def decide(self, session: Session) -> Any:
+        """Return the outcome, or refuse before anything was drawn or changed."""
+        raise NotImplementedError
+
     def begin(self, session: Session) -> tuple[Shelf, Told | None]:
         """Return the shelf, and what the request came to before, if it did.
 
@@ -176,8 +189,7 @@ class Asked:
         """Write the record; return what the request came to."""
         stored = answers.astype("<i4")
         record = Record(self.content, stored.tobytes(), write_vector(cost))
-        hour = int(time.time() // 3600)
-        shelf.answer(self.name, record, self.analyst.name, hour, (len(self.queries), paid, drawn))
+        shelf.answer(self.name, record, self.analyst.name, (len(self.queries), paid, drawn))
         return self._result(session, stored, cost, False)
 
     def _result(self, session: Session, answers: NDArray[np.int32], cost: Vector, replayed: bool) -> Told:
@@ -194,8 +206,8 @@ class Ask(Asked):
 
     drawn_by: Drawing
 
-    def apply(self, session: Session) -> Told:
-        """Decide, draw, charge and write."""
+    def decide(self, session: Session) -> Told:
+        """See `Asked`."""
         shelf, before = self.begin(session)
         if before is not None:
             return before

@@ -6,10 +6,13 @@ they decide, in order, and writes it before the ledger's commit: one fsync for a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confide.ledger.session import Session
+from confide.service.tables import COUNTS
 
 if TYPE_CHECKING:
     from confide.service.answering import Ask
@@ -32,14 +35,27 @@ _NEW_QUERY = (
     "INSERT INTO confide_service_query (dataset_id, query, analyst, first, answer) VALUES (?, ?, ?, ?, ?)"
 )
 _NEW_REQUEST = (
-    "INSERT INTO confide_service_request (dataset_id, request, analyst, content, answers, cost, hour, "
-    "rows_asked, rows_paid, rows_drawn) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO confide_service_request (dataset_id, request, analyst, content, answers, cost) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
 )
 _SET_BLOCK = (
     "INSERT INTO confide_service_block (dataset_id, release, analyst, size, slack, answers_left) "
     "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (dataset_id, release, analyst, size, slack) "
     "DO UPDATE SET answers_left = excluded.answers_left"
 )
+
+
+_SET_MOMENT = (
+    "INSERT INTO confide_service_moment (dataset_id, moment, spent) VALUES (?, ?, ?) "
+    "ON CONFLICT (dataset_id, moment) DO UPDATE SET spent = excluded.spent"
+)
+_ADD_COUNTS = (
+    f"INSERT INTO confide_service_account (dataset_id, analyst, {', '.join(COUNTS)}) "
+    f"VALUES (?, ?{', ?' * len(COUNTS)}) ON CONFLICT (dataset_id, analyst) DO UPDATE SET "
+    + ", ".join(f"{name} = confide_service_account.{name} + excluded.{name}" for name in COUNTS)
+)
+#: Seconds of a moment of the owner's history.
+MOMENT = 600
 
 
 class Record(NamedTuple):
@@ -63,6 +79,7 @@ class Shelf:
         self._new_queries: list[tuple] = []
         self._new_requests: list[tuple] = []
         self._new_blocks: set[tuple[bytes, str, int, str]] = set()
+        self._counts: dict[str, list[int]] = {}
         session.at_end.append(self._write)
 
     @staticmethod
@@ -110,10 +127,16 @@ class Shelf:
         self._blocks[block] = left
         self._new_blocks.add(block)
 
-    def answer(self, name: bytes, record: Record, analyst: str, hour: int, counts: tuple[int, ...]) -> None:
-        """Write an answered request; `counts` are rows asked, paid and drawn."""
+    def answer(self, name: bytes, record: Record, analyst: str, rows: tuple[int, int, int]) -> None:
+        """Write an answered request; `rows` asked, paid and drawn."""
         self.requests[name] = record
-        self._new_requests.append((self.session.dataset.id, name, analyst, *record, hour, *counts))
+        self._new_requests.append((self.session.dataset.id, name, analyst, *record))
+        self.count(analyst, (1, *rows, 0))
+
+    def count(self, analyst: str, more: tuple[int, ...]) -> None:
+        """Add to an account's counts (`COUNTS`)."""
+        known = self._counts.setdefault(analyst, [0] * len(COUNTS))
+        known[:] = map(add, known, more)
 
     def _rows(self, sql: str, before: tuple, wanted: Iterable[Any]) -> Iterable[Any]:
         store, connection, number = self.session.store, self.session.connection, self.session.dataset.id
@@ -130,5 +153,11 @@ class Shelf:
         for sql, rows in ((_NEW_QUERY, self._new_queries), (_NEW_REQUEST, self._new_requests)):
             if rows:
                 store.execute(connection, sql, rows[0] if len(rows) == 1 else rows)
+        number = self.session.dataset.id
         for block in sorted(self._new_blocks):
-            store.execute(connection, _SET_BLOCK, (self.session.dataset.id, *block, self._blocks[block]))
+            store.execute(connection, _SET_BLOCK, (number, *block, self._blocks[block]))
+        for analyst, counts in sorted(self._counts.items()):
+            store.execute(connection, _ADD_COUNTS, (number, analyst, *counts))
+        if self._new_queries:
+            moment = int(time.time() // MOMENT)
+            store.execute(connection, _SET_MOMENT, (number, moment, self.session.words))

@@ -187,8 +187,8 @@ class AskStable(Asked):
     place: Place
     threshold: int
 
-    def apply(self, session: Session) -> tuple[Told, Mark]:
-        """Decide, draw, charge and write; also return the entry to witness."""
+    def decide(self, session: Session) -> tuple[Told, Mark]:
+        """See `Asked`; also return the entry to witness."""
         shelf, before = self.begin(session)
         place = self.place.enter(session)
         if before is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from confide.errors import BudgetError, DataError, RefusedError
@@ -75,6 +76,64 @@ class BudgetView:
     spent: Spending
     left: Spending
     answers: int | None
+
+
+@dataclass(frozen=True)
+class AccountLine:
+    """One account, for the owner.
+
+    Attributes
+    ----------
+    name : str
+    limit, spent : Spending
+    requests : int
+        Answered.
+    answered, paid, drawn : int
+        Rows: asked in answered requests, new to the analyst, new to all. Of the sparse vector: `paid` counts
+        epochs, `drawn` rows.
+    refused : int
+        Requests that the account, the total or a used request id refused.
+    state : str
+        Of the key: "active", "revoked" or empty.
+    """
+
+    name: str
+    limit: Spending
+    spent: Spending
+    requests: int = 0
+    answered: int = 0
+    paid: int = 0
+    drawn: int = 0
+    refused: int = 0
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything, for the owner.
+
+    Attributes
+    ----------
+    total : AccountLine
+        Of the dataset, with the sums of all accounts' counts.
+    accounts : tuple of AccountLine
+    history : tuple of (datetime, float)
+        Epsilon spent in all, after the service's last charge in each ten minutes; oldest first.
+    """
+
+    total: AccountLine
+    accounts: tuple[AccountLine, ...]
+    history: tuple[tuple[datetime, float], ...]
+
+    @property
+    def answered(self) -> int:
+        """Rows answered."""
+        return self.total.answered
+
+    @property
+    def refused(self) -> int:
+        """Requests refused."""
+        return self.total.refused
 
 
 @dataclass(frozen=True)

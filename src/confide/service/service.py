@@ -24,18 +24,19 @@ from confide.service.answering import UNANSWERED, UNSTABLE, Ask, DrawingFailedEr
 from confide.service.canonical import Names, model_digest, read
 from confide.service.config import ServiceConfig
 from confide.service.epochs import AskStable, Place, stream_of, threshold_of
+from confide.service.reading import overview, view
 from confide.service.records import (
     ANSWERED,
     Analyst,
     Answers,
     BudgetView,
+    Overview,
     Promise,
 )
 from confide.service.records import UNANSWERED as NOT_ANSWERED
 from confide.service.records import UNSTABLE as NOT_STABLE
 from confide.service.tables import prepare
 from confide.service.terms import Terms
-from confide.service.views import overview, view
 
 #: Of the guarantee, once an answer left after its time on the public schedule.
 OVERRUN = "an answer left after its time on the public schedule; its lateness may depend on the data"
@@ -187,9 +188,9 @@ class Service:
         """Return the analyst's own account."""
         return view(self._parts, self._terms, analyst.name)
 
-    def overview(self, hours: int = 24 * 7) -> dict[str, Any]:
-        """Return everything, for the owner (`confide.service.views.overview`)."""
-        return overview(self._parts, hours)
+    def overview(self, points: int = 500) -> Overview:
+        """Return everything, for the owner; `points` of history at most."""
+        return overview(self._parts, points)
 
     def guarantee(self) -> Promise:
         """Return what the service promises: of one answer, and of all answers to everybody."""

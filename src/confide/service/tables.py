@@ -5,6 +5,8 @@
 `confide_service_query`   answers: who asked what first (``first``), and who else has paid for it since
 `confide_service_request` answered requests by the keyed name of (analyst, request id)
 `confide_service_block`   what is left of paid blocks, of the total ('') and of accounts
+`confide_service_account` counts of requests and rows, for the owner
+`confide_service_moment`  the total after the last charge of each ten minutes, for the owner
 `confide_service_epoch`   where the open epoch of an analyst lies; its secret lies with the ledger's secrets
 ========================  ===============================================================================
 
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
 
     from confide.ledger.store import Store
 
+#: Counts of an account: requests, rows and refused requests.
+COUNTS = ("requests", "answered", "paid", "drawn", "refused")
 _ADVISORY_LOCK = 0x436F6E66736572
 
 
 def tables() -> MetaData:
     """Return the tables."""
-    from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+    from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table, Text
 
     metadata = MetaData()
 
@@ -54,7 +58,7 @@ def tables() -> MetaData:
         Column("answer", Integer, nullable=False),
         sqlite_with_rowid=False,
     )
-    asked = Table(
+    Table(
         "confide_service_request",
         metadata,
         dataset(),
@@ -63,13 +67,24 @@ def tables() -> MetaData:
         Column("content", LargeBinary, nullable=False),
         Column("answers", LargeBinary, nullable=False),
         Column("cost", Text, nullable=False),
-        Column("hour", BigInteger, nullable=False),
-        Column("rows_asked", Integer, nullable=False),
-        Column("rows_paid", Integer, nullable=False),
-        Column("rows_drawn", Integer, nullable=False),
         sqlite_with_rowid=False,
     )
-    Index("confide_service_hour", asked.c.dataset_id, asked.c.hour, asked.c.analyst)
+    Table(
+        "confide_service_moment",
+        metadata,
+        dataset(),
+        Column("moment", BigInteger, primary_key=True, autoincrement=False),
+        Column("spent", Text, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    Table(
+        "confide_service_account",
+        metadata,
+        dataset(),
+        Column("analyst", Text, primary_key=True),
+        *(Column(name, BigInteger, nullable=False) for name in COUNTS),
+        sqlite_with_rowid=False,
+    )
     Table(
         "confide_service_block",
         metadata,

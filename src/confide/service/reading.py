@@ -1,0 +1,98 @@
+"""What is read of a service: an account for its analyst, everything for the owner. Nothing here writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from confide.ledger.budget import Quantity, left, unknown_analyst
+from confide.ledger.handle import Parts
+from confide.ledger.reading import accounts, balance
+from confide.ledger.session import read_vector
+from confide.service.cache import MOMENT
+from confide.service.records import AccountLine, BudgetView, Overview
+from confide.service.tables import COUNTS
+from confide.service.terms import Terms
+
+_BLOCK = (
+    "SELECT answers_left FROM confide_service_block "
+    "WHERE dataset_id = ? AND release = ? AND analyst = ? AND size = ? AND slack = ?"
+)
+_COUNTS = f"SELECT analyst, {', '.join(COUNTS)} FROM confide_service_account WHERE dataset_id = ?"
+_HISTORY = (
+    "SELECT moment, spent FROM confide_service_moment WHERE dataset_id = ? ORDER BY moment DESC LIMIT ?"
+)
+_KEYS = "SELECT name, revoked FROM confide_service_key WHERE dataset_id = ?"
+
+
+def view(parts: Parts, terms: Terms, name: str) -> BudgetView:
+    """Return an analyst's own account.
+
+    Raises
+    ------
+    RefusedError
+        If there is none.
+    """
+    store, dataset = parts.store, parts.dataset
+    config = terms.config
+    with store.reading() as connection:
+        found = accounts(store, connection, dataset).get(name)
+        row = None
+        if terms.blocks:
+            slack = str(config.slack)
+            place = (dataset.id, terms.names.release, name, config.analyst_block, slack)
+            row = store.row(connection, _BLOCK, place)
+    if found is None:
+        raise unknown_analyst(name)
+    limit, spent = found
+    rest = left(spent, limit)
+    budget = dataset.budget
+    blocks = [_times(part, each) for part, each in zip(rest, terms.own(1).vector) if each]
+    count = None
+    if blocks and None not in blocks:
+        count = min(whole for whole in blocks if whole is not None) * config.analyst_block
+        count += 0 if row is None else row[0]
+    return BudgetView(name, budget.spending(limit), budget.spending(spent), budget.spending(rest), count)
+
+
+def _times(rest: Quantity, each: Quantity) -> int | None:
+    """Return how often `each` fits; None without limit."""
+    if isinstance(rest, Fraction) and isinstance(each, Fraction):
+        return rest // each
+    return None
+
+
+def overview(parts: Parts, points: int) -> Overview:
+    """Return everything, for the owner."""
+    store, dataset = parts.store, parts.dataset
+    budget, number = dataset.budget, dataset.id
+    with store.reading() as connection:
+        spent = balance(store, connection, dataset)[1]
+        listed = accounts(store, connection, dataset)
+        counts = {row[0]: tuple(map(int, row[1:])) for row in store.rows(connection, _COUNTS, (number,))}
+        moments = store.rows(connection, _HISTORY, (number, points))
+        keys: dict[str, str] = {}
+        for name, revoked in store.rows(connection, _KEYS, (number,)):
+            if revoked is None or name not in keys:
+                keys[name] = "active" if revoked is None else "revoked"
+    nothing = (0,) * len(COUNTS)
+    lines = tuple(
+        AccountLine(
+            name,
+            budget.spending(limit),
+            budget.spending(used),
+            **dict(zip(COUNTS, counts.get(name, nothing), strict=True)),
+            state=keys.get(name, ""),
+        )
+        for name, (limit, used) in listed.items()
+    )
+    sums = (sum(column) for column in zip(nothing, *counts.values(), strict=True))
+    total = AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums)
+    history = tuple(
+        (
+            datetime.fromtimestamp(row[0] * MOMENT, UTC),
+            float(budget.spending(read_vector(row[1])).epsilon),
+        )
+        for row in reversed(moments)
+    )
+    return Overview(total, lines, history)
