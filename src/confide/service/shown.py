@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from confide.ledger.budget import parse
 from confide.privacy.exact import show
-from confide.service.metrics import REFUSED
 from confide.service.page.views import Account, Overview, Standing
 
 if TYPE_CHECKING:
     from confide.service.app import Front
+    from confide.service.records import AccountLine
+    from confide.service.records import Overview as Records
 
 
 def standing(front: Front) -> Standing:
@@ -31,27 +29,17 @@ def standing(front: Front) -> Standing:
     )
 
 
-def overview(
-    held: Mapping[str, Any], history: Iterable[tuple[datetime, float]], counts: Mapping[str, int]
-) -> Overview:
-    """Return the moving part of the page.
+def overview(held: Records) -> Overview:
+    """Return the moving part of the page."""
+    return Overview(_line(held.total, "all analysts"), tuple(map(_line, held.accounts)), held.history)
 
-    Parameters
-    ----------
-    held : mapping
-        What `Service.overview` returned.
-    history : iterable of (datetime, epsilon)
-    counts : mapping
-        What `Counters.sums` returned: refusals, since the service started.
-    """
-    accounts = tuple(
-        Account(item["name"], _amounts(item["limit"]), _amounts(item["spent"]), item["rows"], item["key"])
-        for item in held["analysts"]
+
+def _line(line: AccountLine, name: str = "") -> Account:
+    return Account(
+        name or line.name,
+        {"epsilon": line.limit.epsilon, "delta": line.limit.delta},
+        {"epsilon": line.spent.epsilon, "delta": line.spent.delta},
+        line.answered,
+        line.refused,
+        line.state,
     )
-    rows = sum(account.rows for account in accounts)
-    total = Account("all analysts", _amounts(held["budget"]), _amounts(held["spent"]), rows)
-    return Overview(total, accounts, tuple(history), counts[REFUSED])
-
-
-def _amounts(held: Mapping[str, str]) -> dict[str, Any]:
-    return {name: parse(held[name]) for name in ("epsilon", "delta")}
