@@ -7,16 +7,18 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 from confide.errors import BudgetError, RefusedError
-from confide.ledger import Budget, Spending
+from confide.ledger import Spending
 from confide.privacy import Adjacency, Event, Guarantee
 from confide.schema import Column, Schema
 from confide.service.app import create_app
 from confide.service.config import ServiceConfig
 from confide.service.records import (
     OWNER,
+    AccountLine,
     Analyst,
     Answers,
     BudgetView,
+    Overview,
     Promise,
     RequestReused,
     TooManyRequests,
@@ -48,9 +50,6 @@ class FakeService:
         self.raised = None
         self.unstable = False
         self.overruns = 0
-        self.ledger = SimpleNamespace(
-            parts=lambda: SimpleNamespace(dataset=SimpleNamespace(budget=Budget.of(30, 0, "replace_one")))
-        )
 
     def analyst_of(self, key):
         name = KEYS.get(key)
@@ -97,31 +96,27 @@ class FakeService:
 
     def overview(self):
         def words(epsilon, delta="0"):
-            return {"epsilon": str(epsilon), "delta": delta}
+            return Spending(Fraction(epsilon), Fraction(delta))
 
         spent = {"<script>alert(1)</script>": Fraction(19, 2), **self.spent}
-        return {
-            "budget": words(30, "1/1000000"),
-            "spent": words(sum(self.spent.values())),
-            "analysts": [
-                {"name": name, "limit": words(10), "spent": words(value), "key": name != "bob", "rows": 1234}
-                for name, value in spent.items()
-            ],
-        }
-
-
-class FakeHistory:
-    def read(self):
+        lines = tuple(
+            AccountLine(
+                name, words(10), words(value), 3, 1234, 7, 5, 2, "revoked" if name == "bob" else "active"
+            )
+            for name, value in spent.items()
+        )
+        total = AccountLine(
+            "visits", words(30, "1/1000000"), words(sum(self.spent.values())), 12, 4936, 28, 20, 8
+        )
         start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        return tuple((start + datetime.timedelta(hours=i), i / 40) for i in range(400))
+        history = tuple((start + datetime.timedelta(hours=i), i / 40) for i in range(400))
+        return Overview(total, lines, history)
 
 
 def made(**settings):
     """Return a fake service and the application on it."""
     service = FakeService(**settings)
-    app = create_app(service)
-    app.state.front.history = FakeHistory()
-    return service, app
+    return service, create_app(service)
 
 
 RAISED = {

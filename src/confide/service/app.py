@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from confide.errors import ConfideError, ParameterError
 from confide.service import pages, routes
 from confide.service.headers import Headers
-from confide.service.history import History
 from confide.service.metrics import OVERRUNS, Counters
 from confide.service.problems import MEDIA_TYPE, ProblemError
 from confide.service.rows import RowReader
@@ -79,7 +78,6 @@ class Front:
             service.config.row_ms / 1000,
             self._late,
         )
-        self.history = History(service.ledger)
         self.started = time.time()
         self.limiter = CapacityLimiter(THREADS)
 

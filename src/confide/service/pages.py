@@ -48,7 +48,7 @@ def add(app: FastAPI, front: Front) -> None:
     style = css().encode()
 
     def moving() -> Overview:
-        return shown.overview(front.service.overview(), front.history.read(), front.counters.sums())
+        return shown.overview(front.service.overview())
 
     async def drawn(key: str, outcome: Outcome | None, status: int = 200) -> Response:
         standing, overview = await front.call(lambda: (shown.standing(front), moving()))

@@ -104,8 +104,8 @@ def live(overview: Overview) -> Safe:
     """Return the moving part: tiles, budget by analyst, and the picture over time."""
     total = overview.total
     tiles = (
-        ("rows answered", f"{total.rows:,}"),
-        ("requests refused since the start", f"{overview.refused:,}"),
+        ("rows answered", f"{total.answered:,}"),
+        ("requests refused", f"{total.refused:,}"),
         ("epsilon spent", words(total.spent["epsilon"])),
         ("epsilon left", words(total.left("epsilon"))),
     )
@@ -121,8 +121,19 @@ def live(overview: Overview) -> Safe:
 def _accounts(overview: Overview) -> Safe:
     rows = [_line(tag("strong", "all together"), overview.total)]
     rows += [_line(name(account.name), account) for account in overview.accounts]
-    head = ("analyst", "epsilon", "spent", "limit", "left", "delta spent", "delta limit", "rows", "key")
-    return table("Budget by analyst", head, rows, numbers=(2, 3, 4, 5, 6, 7))
+    head = (
+        "analyst",
+        "epsilon",
+        "spent",
+        "limit",
+        "left",
+        "delta spent",
+        "delta limit",
+        "rows",
+        "refused",
+        "key",
+    )
+    return table("Budget by analyst", head, rows, numbers=(2, 3, 4, 5, 6, 7, 8))
 
 
 def _line(title: Safe, account: Account) -> tuple[object, ...]:
@@ -134,6 +145,7 @@ def _line(title: Safe, account: Account) -> tuple[object, ...]:
         words(account.left("epsilon")),
         words(account.spent["delta"]),
         words(account.limit["delta"]),
-        f"{account.rows:,}",
-        {True: "valid", False: "none", None: "-"}[account.key],
+        f"{account.answered:,}",
+        f"{account.refused:,}",
+        account.state or "-",
     )

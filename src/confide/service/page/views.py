@@ -18,17 +18,18 @@ class Account:
     name : str
     limit, spent : dict
         ``epsilon`` and ``delta``, exact.
-    rows : int
-        Rows answered.
-    key : bool or None
-        Whether the analyst holds a key; None for all together.
+    answered, refused : int
+        Rows, and requests.
+    state : str
+        Of the key: ``active``, ``revoked`` or empty.
     """
 
     name: str
     limit: dict[str, Quantity]
     spent: dict[str, Quantity]
-    rows: int = 0
-    key: bool | None = None
+    answered: int = 0
+    refused: int = 0
+    state: str = ""
 
     def left(self, part: str) -> Quantity:
         """Return what is left of ``epsilon`` or ``delta``."""
@@ -46,14 +47,11 @@ class Overview:
     accounts : tuple of Account
     history : tuple of (datetime, epsilon)
         The total after each charge, or after the last of each stretch of time.
-    refused : int
-        Requests refused since the service started: budgets, rates, reused request ids.
     """
 
     total: Account
     accounts: tuple[Account, ...]
     history: tuple[tuple[datetime, float], ...] = ()
-    refused: int = 0
 
 
 @dataclass(frozen=True)
