@@ -118,7 +118,9 @@ def test_candidates_share_one_declaration_of_what_is_public(tmp_path):
     with pytest.raises(ParameterError, match="different columns public"):
         confide.tune(make, [[True, True, True], [True, False, False]], X, numbers, ledger=book, **OPTIONS)
     assert book.remaining().epsilon == 9
-    confide.tune(make, [[True, False, False], [0]], X, numbers, ledger=book, **OPTIONS)
+    confide.tune(
+        make, [[True, False, False], np.array([True, False, False])], X, numbers, ledger=book, **OPTIONS
+    )
     assert book.remaining().epsilon == 8
 
 

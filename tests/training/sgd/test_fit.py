@@ -473,3 +473,47 @@ def test_gradients_without_a_bound_are_refused_before_the_charge(weighted, ledge
         fit(X, None if weighted else Z, Y, asked, sample_weight=weights, ledger=ledger)
     assert ledger.remaining().epsilon == 4
     assert fit(X, None, Y, request(**options, steps=2), ledger=ledger).status is Status.RELEASED
+
+
+@pytest.mark.parametrize("switch", [None, 0.5, "anneal"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clip": None},
+        {"clip": "auto"},
+        {"model": "mlp", "hidden": (3,), "clip": "auto"},
+        {"adjacency": "replace_private_part", "private_bounds": [(0, 2)] * 2},
+    ],
+)
+def test_answers_of_a_run_are_replayed_on_neighbours(options, switch, monkeypatch):
+    """Through every stage, at the answers of one table, sums of both lie within the sensitivity."""
+    told, kept = [], []
+
+    def drive(generator, answer):
+        statistic = next(generator)
+        while True:
+            kept.append(statistic)
+            if len(told) < len(kept):
+                told.append(answer(statistic))
+            try:
+                statistic = generator.send(told[len(kept) - 1])
+            except StopIteration as end:
+                return end.value
+
+    monkeypatch.setattr(fitting, "drive", drive)
+    private = Z if "private_bounds" in options else None
+    asked = request(steps=12, switch=switch, optimizer="sgd", epsilon=0.5, **options)
+    fit(X, private, Y, asked)
+    first = list(kept)
+    for row, value in ((0, 1e308), (17, -4.0), (N - 1, math.nan)):
+        kept.clear()
+        other, part = Y.copy(), None if private is None else Z.copy()
+        other[row] = value
+        if part is not None:
+            part[row] = value
+        fit(X, part, other, asked)
+        assert len(kept) == len(first) == 12
+        for a, b in zip(first, kept, strict=True):
+            assert (a.step, a.sensitivity) == (b.step, b.sensitivity)
+            gap = [int(x) - int(y) for x, y in zip(a.value, b.value, strict=True)]
+            assert math.sqrt(sum(g * g for g in gap)) * a.step <= a.sensitivity
