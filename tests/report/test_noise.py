@@ -209,3 +209,9 @@ def test_a_path_that_cannot_be_a_file_is_refused(path, charged, tmp_path, monkey
     with pytest.raises(ParameterError, match=r"folder|path"):
         write_report(charged[0], path)
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+
+
+def test_noise_beyond_the_range_is_told_as_the_range():
+    result = train(people(), epsilon="1e-9", delta="1e-6", engine="closed_form")
+    text = " ".join(str(summary(result)).split())
+    assert "moves a typical prediction by the whole range" in text

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from confide.errors import DataError
+from confide.errors import DataError, ParameterError
 from confide.schema import loose
 
 
@@ -135,3 +135,19 @@ def test_the_declared_type_of_labels(kind, y):
         else:
             with pytest.raises(ValueError, match=r"no label can be either class|Complex data"):
                 loose.check_classes(y, classes)
+
+
+@pytest.mark.parametrize("values", [
+    {0, 1}, frozenset("ab"), {0: 1, 1: 2}, "ab", b"ab", [0.5, math.nan], [0, None], [0, 0], [0], [[1], [2]], 5, None,
+    np.zeros((2, 2)), iter([0, 1]), [np.ones(2), 1],
+])  # fmt: skip
+def test_classes_that_are_refused(values):
+    with pytest.raises(ParameterError, match="'classes' parameter"):
+        loose.declared_classes(values)
+
+
+def test_classes_are_plain_and_in_order():
+    for values in ([2, 1], (2, 1), range(2, 0, -1), np.array([2, 1]), pd.Series([2, 1]), [np.int64(2), 1]):
+        found = loose.declared_classes(values)
+        assert found == (2, 1)
+        assert {type(value) for value in found} == {int}

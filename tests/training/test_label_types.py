@@ -18,7 +18,7 @@ from confide import (
     Table,
     tune,
 )
-from confide.errors import DataError
+from confide.errors import DataError, ParameterError
 from confide.ledger import Ledger
 from confide.training import (
     LabelPrivatizer,
@@ -130,3 +130,44 @@ def test_a_table_refuses_dates_for_a_numeric_label(tmp_path):
     for y in (WORDS, WORDS.astype(object), [datetime.date(2020, 1, 1)] * N):
         table = Table.from_frame(pd.DataFrame({"x": X[:, 0], "y": pd.Series(y, dtype=object)}), schema)
         assert train(table, epsilon=1, delta=1e-6).guarantee.epsilon == 1
+
+
+@pytest.mark.parametrize(
+    "bounds", ["05", b"05", {0, 5}, {0: 1, 5: 1}, ("0", "5"), None, 5, (5, 0), (0, np.nan)]
+)
+def test_bounds_are_two_numbers_in_order(bounds):
+    for make in (
+        lambda: PrivateRegressor(1, 1e-6, target_bounds=bounds).fit(X, X[:, 0]),
+        lambda: PrivateLabelRegressor(Ridge(), "rounding", 1, target_bounds=bounds).fit(X, X[:, 0]),
+        lambda: SGDRequest(1, 1e-6, target_bounds=bounds),
+    ):
+        with pytest.raises(ParameterError):
+            make()
+
+
+@pytest.mark.parametrize("classes", [{0, 1}, [0.5, float("nan")], "01"])
+def test_classes_have_an_order(classes):
+    for make in (
+        lambda: PrivateClassifier(1, 1e-6, classes=classes).fit(X, [0] * N),
+        lambda: PrivateLabelClassifier(LogisticRegression(), epsilon=1, classes=classes).fit(X, [0] * N),
+        lambda: SGDRequest(1, 1e-6, classes=classes),
+        lambda: SubsetSelector(1, 1, loss="logistic", classes=classes, **BOX).fit(X, [0] * N),
+        lambda: SparseClassifier(1, 1, classes=classes, **BOX).fit(X, [0] * N),
+    ):
+        with pytest.raises(ParameterError, match="'classes' parameter"):
+            make()
+
+
+def test_an_epsilon_in_a_candidate_is_refused_whatever_it_is():
+    for epsilon in (1, 2):
+        with pytest.raises(ParameterError, match="sets 'epsilon'"):
+            tune(
+                lambda c, e=epsilon: PrivateRegressor(e, target_bounds=(0, 1)), [1], X=X, y=X[:, 0],
+                epsilon=2, delta=1e-6, expected_runs=1,
+            )  # fmt: skip
+
+
+def test_a_result_of_steps_is_shown_in_a_line():
+    result = fit(X, None, X[:, 0], SGDRequest(1, 1e-6, target_bounds=(0, 1), steps=2))
+    assert repr(result).startswith("SGDResult(Linear of 3 parameters, 2 steps, released; Differentially")
+    assert repr(result.model) == "SGDModel(Linear of a number, 2 public and 0 private columns, 3 parameters)"

@@ -14,6 +14,7 @@ from confide.pipeline.cells import label_values, positives
 from confide.pipeline.result import probabilities
 from confide.pipeline.shell import SparseEstimator
 from confide.privacy import Adjacency
+from confide.schema.loose import declared_classes
 from confide.selection.wide import Bounds
 
 
@@ -253,11 +254,9 @@ class SparseClassifier(ClassifierMixin, SparseEstimator):
         self.random_state = random_state
 
     def _target(self) -> Bounds:
-        values = self.classes
-        pair = list(values) if isinstance(values, list | tuple | np.ndarray) else []
-        if len(pair) != 2 or pair[0] == pair[1]:
+        if len(declared_classes(self.classes)) != 2:
             raise ParameterError(
-                f"The 'classes' parameter is {values!r:.80}.",
+                f"The 'classes' parameter is {self.classes!r:.80}.",
                 "Pass two different labels: classes are public and never read from the data.",
             )
         return Bounds.of((-1.0, 1.0))

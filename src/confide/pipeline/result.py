@@ -188,7 +188,7 @@ class SparseModel:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model as JSON."""
+        """Write the model as JSON; an existing file is written over."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     @classmethod

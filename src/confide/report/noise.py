@@ -114,7 +114,9 @@ def drowned(result: TrainingResult, label_unit: str = "") -> str:
         else f"Noise hides much of this model: {directions} survive"
     )
     unit = f" ({label_unit})" if label_unit else ""
-    start += f"; noise moves a typical prediction by {number(noise)}{unit} before shrinkage."
+    whole = noise >= facts.label_range
+    move = "the whole range of the label" if whole else f"{number(noise)}{unit}"
+    start += f"; noise moves a typical prediction by {move} before shrinkage."
     target, words = facts.label_range / 100, "a hundredth of the declared range of the label"
     if about.known:
         target, words = about.value / 10, "a tenth of the spread about the fit"

@@ -175,14 +175,19 @@ def _opening(content: ModelFacts | SelectedFacts) -> list[RenderableType]:
     return parts + ([] if content.void else [Text(mark, style="yellow") for mark in content.marks])
 
 
+def _move(content: Any, unit: str) -> str:
+    """Return how far noise moves a typical prediction; none leaves the declared range of the label."""
+    chosen = next(p for p in content.prices if p.chosen)
+    low, high = content.label_range
+    if chosen.noise >= high - low:
+        return f"the whole range {number(low)} to {number(high)}{unit} of the label, if nothing shrank it"
+    return f"{number(chosen.noise)}{unit}"
+
+
 def _price(content: Any) -> str:
     unit = f" ({content.label_unit})" if content.label_unit else ""
     chosen = next((p for p in content.prices if p.chosen), None)
-    noise = (
-        ""
-        if chosen is None
-        else f"Privacy noise moves a typical prediction by {number(chosen.noise)}{unit}; "
-    )
+    noise = "" if chosen is None else f"Privacy noise moves a typical prediction by {_move(content, unit)}; "
     spread = content.spread
     about = (
         f"labels lie {spread.words()} from the fit."

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import DataError
+from confide.errors import DataError, ParameterError
 from confide.schema import cells
 
 #: What a cell may be to equal a class of another type, once NumPy's scalars are plain.
@@ -114,6 +114,41 @@ def check_numeric(values: Any, what: str = "X") -> None:
         raise DataError(
             f"{what} has cells of type {values.dtype}.", "Pass numbers: encode other cells first."
         )
+
+
+def declared_classes(values: Any, fewest: int = 2) -> tuple[Any, ...]:
+    """Return declared classes as plain Python values, in their order.
+
+    ==================================  =====================
+    `values`                            what happens
+    ==================================  =====================
+    list, tuple, range, array, series   its members
+    text, a set, a dict                 refused: no order
+    a member twice, fewer than `fewest` refused
+    NaN, None, an unhashable member     refused: equals nothing
+    ==================================  =====================
+
+    Raises
+    ------
+    ParameterError
+    """
+    found: tuple[Any, ...] = ()
+    if isinstance(values, Sequence) or hasattr(values, "tolist") or hasattr(values, "to_list"):
+        listed = getattr(values, "tolist", getattr(values, "to_list", lambda: values))()
+        found = tuple(listed) if isinstance(listed, Sequence) else ()
+    found = tuple(value.item() if isinstance(value, np.generic) else value for value in found)
+    try:
+        fine = len(set(found)) == len(found) >= fewest and all(
+            value is not None and bool(value == value) for value in found
+        )
+    except (TypeError, ValueError):
+        fine = False
+    if not fine or isinstance(values, str | bytes | bytearray):
+        raise ParameterError(
+            f"The 'classes' parameter is {values!r:.80}.",
+            "Pass a list of two or more different labels, in order, from knowledge and not from the data.",
+        )
+    return found
 
 
 def declared_kind(y: Any) -> str:

@@ -291,5 +291,7 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
 
 
 def _is_pair(classes: Any) -> bool:
-    values = list(classes) if isinstance(classes, list | tuple | np.ndarray) else []
-    return len(values) == 2 and values[0] != values[1]
+    try:
+        return len(loose.declared_classes(classes)) == 2
+    except ParameterError:
+        return False

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 
-from confide.errors import ParameterError
 from confide.privacy import Adjacency
 from confide.schema.loose import check_classes as check_label_type
+from confide.schema.loose import declared_classes
 from confide.training.columns import PublicColumns
 from confide.training.engines import make
 from confide.training.engines.ask import WHOLE_ROWS, SecretLabels
@@ -236,23 +236,13 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
 
 
 def check_classes(classes: Any) -> tuple[Any, ...]:
-    """Return declared classes as plain Python values, two or more and different.
+    """Return declared classes as plain Python values, two or more and different; see `declared_classes`.
 
     Raises
     ------
     ParameterError
     """
-    try:
-        values = tuple(classes.tolist() if isinstance(classes, np.ndarray) else classes)
-        distinct = len(set(values))
-    except TypeError:
-        values, distinct = (), 0
-    if isinstance(classes, str) or distinct < 2 or distinct != len(values):
-        raise ParameterError(
-            f"The 'classes' parameter is {classes!r:.80}.",
-            "Pass two or more different labels, from knowledge and not from the data.",
-        )
-    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return declared_classes(classes)
 
 
 def secret_codes(y: Any, n: int, classes: tuple[Any, ...]) -> SecretLabels:

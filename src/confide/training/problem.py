@@ -30,7 +30,7 @@ Under ADD_REMOVE_ONE and REPLACE_ONE the f_i themselves would be secret: refused
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,6 +233,12 @@ def public_step(problem: LinearProblem, basis: Basis, plan: Plan) -> PublicStep:
     )
 
 
+def _number(value: object) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError
+    return float(value)  # type: ignore[arg-type]
+
+
 def check_bounds(bounds: object) -> tuple[float, float]:
     """Return label bounds as finite floats lo < hi.
 
@@ -245,7 +251,9 @@ def check_bounds(bounds: object) -> tuple[float, float]:
     """
     remedy = "Pass a pair (lo, hi) of finite numbers with lo < hi, from knowledge and not from the data."
     try:
-        low, high = (float(value) for value in bounds)  # type: ignore[union-attr]
+        if isinstance(bounds, str | bytes | set | frozenset | Mapping):  # digits, or without an order
+            raise TypeError
+        low, high = (_number(value) for value in bounds)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         raise ParameterError(f"The label bounds are {bounds!r:.80}.", remedy) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):

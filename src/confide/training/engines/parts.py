@@ -109,7 +109,8 @@ class LinearParts:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON; `confide.training.TableModel.load` reads it.
 
-        The model that is read takes one matrix: public columns, then private ones.
+        The model that is read takes one matrix: public columns, then private ones; or a frame with their
+        names, in any order. An existing file is written over.
         """
         from confide.training.engines.table_model import of_arrays
 

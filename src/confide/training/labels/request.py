@@ -12,6 +12,7 @@ import numpy as np
 
 from confide.errors import ParameterError, UnsupportedError
 from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
+from confide.schema.loose import declared_classes
 from confide.training.labels.additive import GaussianLabels, LaplaceLabels
 from confide.training.labels.binned import BinnedLabels
 from confide.training.labels.labels import LabelRange, Privatizer
@@ -215,17 +216,7 @@ def _binned(epsilon: Fraction, delta: Fraction, options: Mapping[str, Any]) -> B
 
 def _response(epsilon: Fraction, delta: Fraction, options: Mapping[str, Any]) -> RandomizedResponse:
     _pure(delta, "randomized_response")
-    classes = options.get("classes")
-    try:
-        values = tuple(np.asarray(classes).tolist()) if isinstance(classes, np.ndarray) else tuple(classes)  # type: ignore[arg-type]
-        distinct = len(set(values))
-    except TypeError:
-        values, distinct = (), 0
-    if isinstance(classes, str) or distinct < 2 or distinct != len(values):
-        raise ParameterError(
-            f"The 'classes' parameter is {classes!r:.80}.",
-            "Pass two or more different labels, from knowledge and not from the data.",
-        )
+    values = declared_classes(options.get("classes"))
     share, prior = _prior(options, len(values))
     return RandomizedResponse(values, epsilon, share, prior)
 

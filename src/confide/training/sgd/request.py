@@ -11,6 +11,7 @@ import numpy as np
 
 from confide.errors import ParameterError, UnsupportedError
 from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Guarantee
+from confide.schema.loose import declared_classes
 from confide.training.conditioning import KINDS
 from confide.training.sgd.factorisation import FactorisationMachine
 from confide.training.sgd.linear import Linear
@@ -70,10 +71,10 @@ class SGDRequest:
     average : float
         Share of the last steps whose iterates are averaged; 0 returns the last iterate.
     rows : int, optional
-        Under ``add_remove_one``: public stand-in for n, and bound on it.
+        Under ``add_remove_one``: public stand-in for n, which is secret and compared with nothing.
     rows_per_unit : int
     weight_cap : float, optional
-        Public bound on sample weights; without it weights are refused.
+        Public bound on sample weights, which are secret themselves; without it weights are refused.
     init_seed : int
         Public seed of initial parameters.
     random_state : int, optional
@@ -132,7 +133,7 @@ class SGDRequest:
         if self.target_bounds is not None:
             object.__setattr__(self, "target_bounds", _bounds(self.target_bounds))
         else:
-            object.__setattr__(self, "classes", _classes(self.classes))
+            object.__setattr__(self, "classes", declared_classes(self.classes))
         if self.model not in MODELS:
             raise ParameterError(
                 f"The 'model' parameter is {self.model!r:.80}.",
@@ -261,24 +262,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _classes(values: Any) -> tuple[Any, ...]:
-    """Return two or more different classes."""
-    try:
-        classes = tuple(values.tolist() if isinstance(values, np.ndarray) else values)
-        distinct = len(set(classes))
-    except TypeError:
-        classes, distinct = (), 0
-    if isinstance(values, str) or distinct < 2 or distinct < len(classes):
-        raise ParameterError(
-            f"The 'classes' parameter is {values!r:.80}.",
-            "Pass two or more different labels.",
-        )
-    return classes
-
-
 def _bounds(pair: Any) -> tuple[float, float]:
     try:
-        low, high = (float(value) if _is_number(value) else math.nan for value in pair)
+        ordered = () if isinstance(pair, str | bytes | set | frozenset | dict) else pair
+        low, high = (float(value) if _is_number(value) else math.nan for value in ordered)
     except (TypeError, ValueError):
         low = high = math.nan
     if not (-1e140 < low < high < 1e140):

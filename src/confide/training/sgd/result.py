@@ -71,6 +71,15 @@ class SGDModel:
     classes: tuple[Any, ...] | None
     columns: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        target = "a number" if self.classes is None else f"{len(self.classes)} classes"
+        p, q = self.inputs.centre.size, self.inputs.middle.size
+        name = type(self.model).__name__
+        return (
+            f"SGDModel({name} of {target}, {p} public and {q} private columns, "
+            f"{self.parameters.size} parameters)"
+        )
+
     def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
         """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits."""
         p, q = self.inputs.centre.size, self.inputs.middle.size
@@ -170,6 +179,11 @@ class SGDResult:
     rates: Floats
     trace: tuple[TracePoint, ...] = ()
     entry: str | None = None
+
+    def __repr__(self) -> str:
+        steps, size = self.accounting.steps, self.model.parameters.size
+        name = type(self.model.model).__name__
+        return f"SGDResult({name} of {size} parameters, {steps} steps, {self.status.code}; {self.guarantee})"
 
     def learning_curve(self, score: Callable[[SGDModel], float]) -> tuple[tuple[int, float], ...]:
         """Return (step, score) of each traced model.
