@@ -13,6 +13,7 @@ from confide.cli import demo as demo_command
 from confide.cli import ledger, schema
 from confide.cli import predict as predict_command
 from confide.cli import select as select_command
+from confide.cli import serve as serve_command
 from confide.cli import train as train_command
 from confide.errors import ConfideError
 
@@ -30,6 +31,7 @@ app.command("train")(train_command.train)
 app.command("select")(select_command.select)
 app.command("certify")(certify_command.certify)
 app.command("predict")(predict_command.predict)
+app.command("serve")(serve_command.serve)
 app.command("demo")(demo_command.demo)
 
 

@@ -1,4 +1,4 @@
-"""``confide ledger``: create, show, grant, export."""
+"""``confide ledger``: create, show, export; grant, rotate and revoke come from `confide.cli.keys`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli import keys
 from confide.cli.shared import Json, reporting
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+for command in (keys.grant, keys.rotate, keys.revoke):
+    app.command()(command)
 
 _Handle = Annotated[
     str,
@@ -108,24 +111,6 @@ def show(
         verified = opened.verify() if verify else None
         entries = None if verified is None else verified.entries
         _print_state(opened, as_json, verified=entries, listed=None if everything else LISTED)
-
-
-@app.command()
-def grant(
-    name: Annotated[str, typer.Argument(help="The analyst.")],
-    ledger: _Handle,
-    epsilon: _Epsilon,
-    delta: _Delta = "0",
-    counter: _Counter = None,
-    as_json: Json = False,
-) -> None:
-    """Give an analyst an account within the total, or change its limits."""
-    with reporting(as_json):
-        account = _open(ledger, counter).grant(name, epsilon, delta)
-        if as_json:
-            _emit(account.to_dict())
-        else:
-            typer.echo(f"{_cell(name)}: limit {account.limit}; spent {account.spent}.")
 
 
 @app.command()

@@ -141,6 +141,14 @@ def revoke(ledger: Ledger, name: str) -> None:
     parts.run(Revoke(name_of(name, "analyst")))
 
 
+def holds(ledger: Ledger, name: str) -> bool:
+    """Return whether a name has a valid key."""
+    parts = ledger.parts()
+    prepare(parts.store)
+    with parts.store.reading() as connection:
+        return parts.store.row(connection, _LIVE, (parts.dataset.id, name)) is not None
+
+
 def _issue(ledger: Ledger, name: str, account: Grant | None, living: bool) -> str:
     parts = ledger.parts()
     prepare(parts.store)

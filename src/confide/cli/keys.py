@@ -1,0 +1,97 @@
+"""``confide ledger grant``, ``rotate``, ``revoke``: accounts of analysts, and their keys to the service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.shared import Json, reporting
+from confide.ledger.names import plain
+
+if TYPE_CHECKING:
+    from confide.ledger import Ledger
+
+_Name = Annotated[str, typer.Argument(help="The analyst.")]
+_Handle = Annotated[
+    str,
+    typer.Option(
+        "--ledger",
+        "-l",
+        envvar="CONFIDE_LEDGER",
+        help="Where it lies: sqlite:///ledger.db#visits or postgresql://user@host/database#visits.",
+    ),
+]
+_Counter = Annotated[
+    Path | None,
+    typer.Option(
+        "--counter",
+        help="Folder of the counter that detects a rolled-back store (default: CONFIDE_LEDGER_COUNTER, or "
+        "the user's state folder).",
+    ),
+]
+
+
+def grant(
+    name: Annotated[str, typer.Argument(help="The analyst; 'owner' for the owner's page.")],
+    ledger: _Handle,
+    epsilon: Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")],
+    delta: Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")] = "0",
+    key: Annotated[
+        bool,
+        typer.Option("--key/--no-key", help="Give a key to `confide serve` where the name has none."),
+    ] = True,
+    counter: _Counter = None,
+    as_json: Json = False,
+) -> None:
+    """Give an analyst an account within the total, and a key that is shown this once; or change its limits."""
+    with reporting(as_json):
+        from confide.service import keys
+
+        book = _open(ledger, counter)
+        wanted = key and not keys.holds(book, name)
+        made = keys.grant(book, name, epsilon, delta) if wanted else None
+        account = book.account(name) if wanted else book.grant(name, epsilon, delta)
+        told = [f"{plain(name)}: limit {account.limit}; spent {account.spent}."]
+        if made is None and key:
+            told.append("The key that it has stays; for another one: confide ledger rotate.")
+        _tell(as_json, {**account.to_dict(), "key": made}, *told, key=made)
+
+
+def rotate(name: _Name, ledger: _Handle, counter: _Counter = None, as_json: Json = False) -> None:
+    """Replace an analyst's key to the service; the account stays as it is."""
+    with reporting(as_json):
+        from confide.service import keys
+
+        made = keys.rotate(_open(ledger, counter), name)
+        told = f"{plain(name)}: the old key ended."
+        _tell(as_json, {"analyst": name, "key": made}, told, key=made)
+
+
+def revoke(name: _Name, ledger: _Handle, counter: _Counter = None, as_json: Json = False) -> None:
+    """End an analyst's key to the service; the account stays as it is."""
+    with reporting(as_json):
+        from confide.service import keys
+
+        keys.revoke(_open(ledger, counter), name)
+        _tell(as_json, {"analyst": name}, f"{plain(name)}: no key is valid any more.")
+
+
+def _open(handle: str, counter: Path | None) -> Ledger:
+    from confide.ledger import Ledger
+
+    return Ledger.from_handle(handle, counter=counter)
+
+
+def _tell(as_json: bool, body: dict[str, Any], *lines: str, key: str | None = None) -> None:
+    """Print what was done; the key goes to standard output alone, so that it can be kept by a pipe."""
+    if as_json:
+        typer.echo(json.dumps({"ok": True, **body}))
+        return
+    for line in lines:
+        typer.echo(line, err=key is not None)
+    if key is not None:
+        typer.echo("Its key, shown this once; only a hash is stored:", err=True)
+        typer.echo(key)

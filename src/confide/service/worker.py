@@ -1,0 +1,152 @@
+"""One worker of `confide serve`, and the settings that reach it through the environment.
+
+The command opens the service once to refuse what is wrong, then starts as many workers as asked; each reads
+the model's file for itself and shares the store with the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastapi import FastAPI
+
+    from confide.service.service import Service
+
+#: Where the settings stand; set by `confide serve` for its own workers.
+VARIABLE = "CONFIDE_SERVICE_SETTINGS"
+#: Seconds that requests have to end once the service is told to stop.
+GRACE = 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a worker needs.
+
+    Attributes
+    ----------
+    model : str
+        Path of a certified model.
+    ledger : str
+        URL with ``#dataset``.
+    service : dict
+        Arguments of `ServiceConfig.of`; amounts as text.
+    counter : str, optional
+        See `confide.ledger.Ledger.open`.
+    accept : tuple of str
+        Assumptions accepted by name.
+    counts : str, optional
+        Folder of the counters that the workers share.
+    """
+
+    model: str
+    ledger: str
+    service: dict[str, Any] = field(default_factory=dict)
+    counter: str | None = None
+    accept: tuple[str, ...] = ()
+    counts: str | None = None
+
+    def to_json(self) -> str:
+        """Return the settings as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_environment(cls) -> Settings:
+        """Return the settings of this process.
+
+        Raises
+        ------
+        ParameterError
+            If there are none.
+        """
+        text = os.environ.get(VARIABLE)
+        if text is None:
+            raise ParameterError(f"{VARIABLE} is not set.", "Start the service with `confide serve`.")
+        held = json.loads(text)
+        return cls(**{**held, "accept": tuple(held["accept"])})
+
+    def opened(self) -> Service:
+        """Return the service.
+
+        Raises
+        ------
+        ConfideError
+            Of the model, the ledger or the configuration.
+        """
+        from confide.ledger import Ledger
+        from confide.prediction import CertifiedModel
+        from confide.service.config import ServiceConfig
+        from confide.service.service import Service
+
+        config = ServiceConfig.of(**self.service)
+        place = None if self.counter is None else Path(self.counter)
+        book = Ledger.from_handle(self.ledger, accept=self.accept, counter=place)
+        return Service.open(CertifiedModel.load(self.model), book, config)
+
+
+def application() -> FastAPI:
+    """Return the application of this worker; uvicorn calls it."""
+    from contextlib import asynccontextmanager
+
+    from confide.service.app import create_app
+
+    settings = Settings.of_environment()
+    service = settings.opened()
+    app = create_app(service, counts=settings.counts)
+    warm(service)
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app.router.lifespan_context = life
+    return app
+
+
+def warm(service: Service) -> None:
+    """Compute on one public row, so that no first request meets a cold kernel and overruns for it."""
+    from confide.prediction.model import feature_columns
+    from confide.service.rows import example_row
+
+    row = example_row(feature_columns(service.model.schema))
+    service.model.certified.stability(service.model.queries({name: [cell] for name, cell in row.items()}))
+
+
+def run(settings: Settings, host: str, port: int, workers: int) -> None:
+    """Serve until told to stop.
+
+    Raises
+    ------
+    ParameterError
+        Where the extra ``serve`` is not installed.
+    """
+    try:
+        import uvicorn
+    except ImportError:
+        raise ParameterError(
+            "The service needs uvicorn, which is not installed.",
+            "Install the extra: pip install 'confide[serve]'.",
+        ) from None
+    os.environ[VARIABLE] = settings.to_json()
+    uvicorn.run(
+        "confide.service.worker:application",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        # A line a request would tell who asks when; the schedule and the ledger say what the owner needs.
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_level="info",
+        timeout_graceful_shutdown=GRACE,
+    )
