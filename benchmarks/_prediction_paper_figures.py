@@ -313,6 +313,7 @@ def steps(table: Table, folder: Path) -> None:
         if math.isfinite(value):
             axis.axhline(value, color="#555555", linewidth=1)
         axis.axhline(0.95, color="#555555", linewidth=0.8, linestyle="--")
+        axis.margins(y=0.15)
         axis.set_xscale("symlog", linthresh=1, linscale=0.4)
         axis.set_xlim(-0.15, 3_000)
         axis.set_xticks([0, 1, 3, 10, 30, 100, 300, 1000], ["0", "1", "3", "10", "30", "100", "300", "1000"])
@@ -334,8 +335,8 @@ def _path(axis, rows, name: str) -> None:
               markersize=5, linewidth=1.2)  # fmt: skip
     for i, (text, row) in enumerate(rows):
         if i in (0, len(rows) - 1):
-            above = {"boxes": -13, "ball": 6, "erm": 15}[name]
-            axis.annotate(text, (row.median, row.nominal), xytext=(0, above), textcoords="offset points",
+            place = {"boxes": (0, -13), "ball": (0, 6), "erm": (-14, -23) if i else (0, 10)}[name]
+            axis.annotate(text, (row.median, row.nominal), xytext=place, textcoords="offset points",
                           fontsize=8, color=colour, ha="center")  # fmt: skip
 
 
