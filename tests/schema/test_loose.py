@@ -7,8 +7,11 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
+from sklearn.utils import check_array
 
 from confide.errors import DataError, ParameterError
 from confide.schema import loose
@@ -94,8 +97,6 @@ def test_equality_with_a_class(cell, member, same):
 
 
 def typed():
-    import polars as pl
-    import pyarrow as pa
 
     words, moments = pd.Series(["a", "b"], dtype="str"), pd.Series(pd.to_datetime(["2020", "2021"]))
     kinds = {
@@ -151,3 +152,30 @@ def test_classes_are_plain_and_in_order():
         found = loose.declared_classes(values)
         assert found == (2, 1)
         assert {type(value) for value in found} == {int}
+
+
+@pytest.mark.parametrize(("X", "fact"), [
+    ({"a": [1]}, "dict of columns"), ([{"a": 1}], "list of dicts"), (pl.DataFrame({"a": [1]}).lazy(), "lazy"),
+    (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a' stands twice"), (pd.DataFrame(index=[0]), "no column"),
+    (pl.DataFrame(), "no column"), (pa.table([[1], [2]], names=["b", "b"]), "'b' stands twice"),
+], ids=str)  # fmt: skip
+def test_features_that_no_library_would_explain(X, fact):
+    with pytest.raises(DataError, match=fact):
+        loose.check_features(X)
+    for fine in (
+        np.zeros((2, 2)),
+        pd.DataFrame({"a": [1]}),
+        pl.DataFrame({"a": [1]}),
+        pa.table({"a": [1]}),
+        [[1]],
+    ):
+        loose.check_features(fine)
+
+
+def test_text_among_features_says_what_to_do():
+    frame = pd.DataFrame({"a": ["secret"], "b": [1]})
+    with pytest.raises(DataError, match="text, in 'a'") as info, loose.numeric_cells(frame):
+        check_array(frame, dtype=float)
+    assert "secret" not in str(info.value)
+    with pytest.raises(ValueError, match="another"), loose.numeric_cells(frame):
+        raise ValueError("another")

@@ -22,8 +22,10 @@ from confide.errors import DataError, ParameterError
 from confide.ledger import Ledger
 from confide.training import (
     LabelPrivatizer,
+    LinearModel,
     PrivateLabelClassifier,
     PrivateLabelRegressor,
+    TableModel,
     WeightedLLPRegressor,
     fit_hybrid,
     fit_semi_sensitive,
@@ -171,3 +173,29 @@ def test_a_result_of_steps_is_shown_in_a_line():
     result = fit(X, None, X[:, 0], SGDRequest(1, 1e-6, target_bounds=(0, 1), steps=2))
     assert repr(result).startswith("SGDResult(Linear of 3 parameters, 2 steps, released; Differentially")
     assert repr(result.model) == "SGDModel(Linear of a number, 2 public and 0 private columns, 3 parameters)"
+
+
+@pytest.mark.parametrize("X", [
+    {"a": [1.0] * N}, [{"a": 1.0}] * N, pl.DataFrame({"a": [1.0] * N}).lazy(), pd.DataFrame(index=range(N)),
+    pd.DataFrame(np.zeros((N, 2)), columns=["a", "a"]), pd.DataFrame({"a": ["x"] * N}),
+], ids=["dict", "records", "lazy", "no column", "twice", "text"])  # fmt: skip
+def test_features_are_refused_in_words_of_ours(X, label_book):
+    y = np.zeros(N)
+    for model in (
+        PrivateRegressor(1, 1e-6, target_bounds=(0, 1), ledger=label_book),
+        PrivateClassifier(1, 1e-6, classes=[0, 1], ledger=label_book),
+        WeightedLLPRegressor(1, 1e-6, target_bounds=(0, 1), ledger=label_book),
+    ):
+        with pytest.raises(DataError):
+            model.fit(X, y)
+    assert label_book.total().epsilon == 0
+
+
+def test_paths_that_are_none(tmp_path):
+    schema = Schema.from_dict({"columns": {"a": {"role": "public", "lower": 0, "upper": 1}}})
+    for read in (Table.read, Table.scan):
+        with pytest.raises(DataError, match="from_frame"):
+            read(pd.DataFrame({"a": [1]}), schema)
+    for reader in (LinearModel, TableModel):
+        with pytest.raises(DataError, match="cannot be read"):
+            reader.load(tmp_path / "none.json")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import DataError
-from confide.schema.loose import check_real, check_table, equal, matrix_of, real, vector_of
+from confide.schema.loose import check_features, check_real, check_table, equal, matrix_of, real, vector_of
 from confide.selection.named import check_classes, check_types
 from confide.selection.wide import Bounds, ParquetMatrix
 from confide.training.inputs import number_labels
@@ -25,12 +24,9 @@ def rows_of(X: Any) -> Any:
     ValueError, DataError
         From type and shape; messages of scikit-learn's on these would print the rows.
     """
+    check_features(X)
     X = matrix_of(X)
     check_table(X)
-    check_real(X)
-    columns = getattr(X, "columns", None)
-    if columns is not None and len(set(columns)) < len(columns):
-        raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
     check_types(X)
     return X
 

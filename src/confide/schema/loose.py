@@ -20,7 +20,9 @@ a class compared with pd.NA, an array, a list         not equal
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -99,6 +101,68 @@ def check_real(values: Any, what: str = "X") -> None:
     types += [getattr(getattr(kind, "categories", None), "dtype", None) for kind in types]
     if any(getattr(kind, "kind", "") == "c" for kind in types):
         raise ValueError(f"Complex data not supported: pass real numbers as {what}.")
+
+
+def check_features(X: Any) -> None:
+    """Refuse, by what X is and by its names, what would end in a message of another library.
+
+    ================================================  =============================================
+    X                                                 what happens
+    ================================================  =============================================
+    a dict, a list of dicts, a lazy frame             DataError: no array or frame in memory
+    a frame without a column, or with a name twice    DataError
+    complex numbers                                   ValueError
+    ================================================  =============================================
+
+    Raises
+    ------
+    ValueError, DataError
+    """
+    if hasattr(X, "tocsr"):  # SciPy's dictionary of keys is a dict
+        check_real(X)
+        return
+    if isinstance(X, Mapping) or (
+        isinstance(X, list | tuple) and X and all(isinstance(row, Mapping) for row in X)
+    ):
+        what = "a dict of columns" if isinstance(X, Mapping) else "a list of dicts"
+        raise DataError(
+            f"X is {what}.", "Pass a data frame, such as pandas.DataFrame(X); `result_.predict` takes dicts."
+        )
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        raise DataError(f"X is a lazy {type(X).__name__}, which holds no rows.", "Pass X.collect().")
+    names = getattr(X, "column_names", getattr(X, "columns", None))  # the latter of Arrow are arrays
+    if names is not None:
+        if not len(names):
+            raise DataError("X has no column.", "Pass at least one.")
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"The column name {twice[0]!r:.80} stands twice in X.", "Rename one of the columns."
+            )
+    check_real(X)
+
+
+@contextmanager
+def numeric_cells(X: Any) -> Iterator[None]:
+    """Turn scikit-learn's complaint about text in public columns into one that says what to do.
+
+    Raises
+    ------
+    DataError
+    """
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("could not convert string to float"):
+            raise
+        types = getattr(X, "dtypes", None)
+        named = dict(zip(getattr(X, "columns", ()), types, strict=True)) if types is not None else {}
+        words = [repr(name) for name, kind in named.items() if kind_of_type(kind) == "text"]
+        raise DataError(
+            f"Cells of X are text{', in ' + ', '.join(words[:5]) if words else ''}.",
+            "Use confide.Table with declared categories and confide.train, or encode them first: OneHotEncoder "
+            "of scikit-learn with 'categories' from knowledge.",
+        ) from None
 
 
 def check_numeric(values: Any, what: str = "X") -> None:

@@ -196,6 +196,10 @@ def saved_model(path: str | PathLike[str]) -> Mapping[str, Any]:
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"The file {path} cannot be read ({error.strerror}).", "Name a file that `save` or --out wrote."
+        ) from None
     except ValueError:
         raise DataError(f"The file {path} is no JSON.", "Name a file that `save` or --out wrote.") from None
     if isinstance(data, dict) and "format" not in data and isinstance(data.get("model"), dict):

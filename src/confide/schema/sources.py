@@ -13,6 +13,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ class FileSource:
     """
 
     def __init__(self, path: str | Path, delimiter: str | None = None) -> None:
+        if not isinstance(path, str | PathLike):
+            raise DataError(
+                f"A {type(path).__name__} is no path of a file.",
+                "Pass a path; Table.from_frame takes frames.",
+            )
         self.path = Path(path)
         if not self.path.is_file():
             raise DataError(f"There is no file {str(path)!r}.", "Check the path.")

@@ -185,12 +185,9 @@ class SubsetSelector(SelectorMixin, BaseEstimator):
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
         else:
+            loose.check_features(X)
             X = loose.matrix_of(X)
             loose.check_table(X)
-            loose.check_real(X)
-            columns = getattr(X, "columns", None)
-            if columns is not None and len(set(columns)) < len(columns):
-                raise DataError("The frame names a column twice.", "Rename one: a support is told by names.")
             check_types(X)
             # Values are secret: only types and shapes are checked, and no row is needed.
             X = validate_data(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency
-from confide.schema.loose import check_real, check_table, matrix_of
+from confide.schema.loose import check_features, check_table, matrix_of, numeric_cells
 from confide.training.engines.ask import WHOLE_ROWS, SecretColumns
 from confide.training.inputs import secret_labels, shape_of, take_columns
 from confide.training.problem import check_adjacency
@@ -36,11 +36,12 @@ class PublicColumns(BaseEstimator):
     ) -> tuple[Any, npt.NDArray[np.bool_]]:
         """Return the validated public columns of X, and which they are; private cells are never read."""
         checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 1}
-        check_real(X)  # a message of scikit-learn's would print the rows, as for other shapes
+        check_features(X)  # a message of scikit-learn's would print the rows, as for other shapes
         if isinstance(self.public, str) and self.public == "all":
             X = matrix_of(X)
             check_table(X)
-            matrix: Any = validate_data(self, X, reset=reset, **checks)
+            with numeric_cells(X):
+                matrix: Any = validate_data(self, X, reset=reset, **checks)
             return matrix, np.ones(matrix.shape[1], dtype=bool)
         shape_of(X)
         validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns alone
@@ -48,7 +49,8 @@ class PublicColumns(BaseEstimator):
         if relation is not None:
             check_adjacency(relation, tuple(str(name) for name in self._names(columns.size)[~columns]))
         part = take_columns(X, columns)
-        matrix = check_array(part, ensure_min_features=0, estimator=self, input_name="X", **checks)
+        with numeric_cells(part):
+            matrix = check_array(part, ensure_min_features=0, estimator=self, input_name="X", **checks)
         return matrix, columns
 
     def _both_parts(
@@ -59,7 +61,7 @@ class PublicColumns(BaseEstimator):
         Under a relation that keeps whole rows secret, all are private.
         """
         if relation in WHOLE_ROWS:
-            check_real(X)
+            check_features(X)
             X = matrix_of(X)
             shape_of(X)
             validate_data(self, X, reset=reset, skip_check_array=True)

@@ -26,6 +26,7 @@ from confide.mechanisms import (
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import NONPRIVATE, SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact, gaussian_sigma
+from confide.schema.loose import check_features, numeric_cells
 from confide.training.inputs import number_labels
 from confide.training.labels.labels import Floats, LabelRange
 from confide.training.labels.request import check_infinite, check_label_adjacency, check_seed, label_range
@@ -163,7 +164,9 @@ class WeightedLLPRegressor(RegressorMixin, BaseEstimator):
 
         guarantee, multiplier, labels, seed = self._request()
         try:
-            matrix: Floats = validate_data(self, X, dtype=np.float64)  # pyright: ignore[reportAssignmentType]
+            check_features(X)
+            with numeric_cells(X):
+                matrix: Floats = validate_data(self, X, dtype=np.float64)  # pyright: ignore[reportAssignmentType]
             read = number_labels(y, matrix.shape[0])
             bags = Bags.of(matrix.shape[0], int(self.bag_size), self.weights, int(self.bag_seed))
             sigma = 2 * bags.cap * (multiplier or 1.0)
