@@ -30,9 +30,10 @@ DELTA = 1e-6
 SEEDS, TUNING_SEEDS = 5, 3
 #: Rows of a training part: the grid of the baselines has to end on a laptop. All methods see the same rows.
 ROWS = 12_000
-#: Sets on which no constant of the engine was set or checked before. Diabetes and the synthetic sets were, and
-#: HousePrices, SLID wages, Ames and flights with the departure delay, which are not in this table.
-UNSEEN = ("wage", "diamonds", "bikeshare", "loans", "california")
+#: Sets on which no constant of the engine was set. Those of `rounds_spread` and of the clip's floor and skew were
+#: set on wage, diamonds, bikeshare, california, diabetes and the synthetic sets; others on HousePrices, SLID wages,
+#: Ames and flights with the departure delay too, which are not in this table.
+UNSEEN = ("loans",)
 CACHE = Path(__file__).parent / ".cache"
 
 

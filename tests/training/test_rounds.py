@@ -385,7 +385,7 @@ def test_a_trace_can_be_plotted_and_saved():
     assert all(0.3 <= share <= 1 for share in columns["inside"])
     assert sum(columns["share"]) == pytest.approx(1)
     deviation = columns["posterior_deviation"]
-    assert deviation[2:] == sorted(deviation[2:], reverse=True)
+    assert deviation == sorted(deviation, reverse=True)
     assert columns["clip"][0] == 6 > columns["clip"][-1] > 0  # R: nothing is clipped at first
     assert columns["residual_deviation"][-1] == pytest.approx(0.25, rel=0.2)
     saved = json.loads(model.result_.to_json())
@@ -393,6 +393,38 @@ def test_a_trace_can_be_plotted_and_saved():
     plain = PrivateRegressor(1, 1e-6, target_bounds=(-3, 3), engine="closed_form").fit(X, y)
     assert plain.result_.trace is None
     assert json.loads(plain.result_.to_json())["trace"] is None
+
+
+def real_like(kind, n=8000):
+    """Tables on which the deviation was once told as the label's own, or a quarter too low; bounds and rows."""
+    rng = np.random.default_rng(9)
+    if kind == "heavy columns":
+        X = rng.standard_t(3, size=(n, 4))
+        return X, np.clip(X @ [0.5, -0.3, 0.2, 0] + 0.6 * rng.normal(size=n), -5, 5), (-5, 5)
+    X = rng.normal(size=(n, 5))
+    fit = X @ [0.8, 0.4, 0.2, 0.0, 0.0]
+    if kind == "explained":
+        return X, np.clip(2 + fit + 0.5 * rng.normal(size=n), 0, 5), (0, 5)
+    if kind == "heavy residuals":
+        tail = np.where(rng.random(n) < 0.03, rng.exponential(4.0, n), 0.0)
+        return X, np.clip(3 + 0.6 * fit + 0.6 * rng.normal(size=n) + tail, 0, 12), (0, 12)
+    return X, np.clip(rng.exponential(np.exp(0.7 * fit)), 0, 14), (0, 14)
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 1, 4])
+@pytest.mark.parametrize("kind", ["heavy columns", "explained", "heavy residuals", "at a bound"])
+def test_the_residual_deviation_is_that_of_the_table(kind, epsilon):
+    X, y, bounds = real_like(kind)
+    results = [fit(problem(X, y, bounds), request(epsilon=epsilon, random_state=s)) for s in range(3)]
+    told = np.mean([result.residual_deviation for result in results])
+    true = np.mean([np.sqrt(np.mean((y - result.predict(X)) ** 2)) for result in results])
+    # Narrow windows hide tails: where noise asks for them, skewed residuals are told up to a third too low.
+    skewed = kind in ("heavy residuals", "at a bound")
+    off = {0.25: 0.35, 1: 0.25, 4: 0.2} if skewed else {0.25: 0.2, 1: 0.15, 4: 0.15}
+    assert told == pytest.approx(true, rel=off[epsilon])
+    # No round tells more than the label's own deviation, once its window has been open.
+    for result in results:
+        assert max(result.trace.columns()["residual_deviation"][2:]) < 1.15 * max(y.std(), true)
 
 
 def test_an_asked_for_conditioning_is_used():

@@ -3,7 +3,7 @@
 A round is the release of `confide.training.closed_form` for the label as seen through a window about the
 predictions so far (`rounds_clip`), in the geometry that is expected to leave the least posterior variance
 (`rounds_geometry`). Its noise is proportional to the window, not to the declared bounds. Two rounds on one
-number, mean and spread, come first.
+number, mean and spread, come first. All second moments together tell p and the residual (`rounds_spread`).
 
 Estimate. With A = sum w_i u_i u_i', predictions g_i and the share p inside the window, a round gives
 theta_t = A^-1 (sum w_i u_i g_i + G / p), G = sum w_i u_i (clip(t_i) - g_i) + noise: unbiased for the
@@ -47,8 +47,9 @@ from confide.training.choice import Plan
 from confide.training.closed_form import Release, Solution, prepare
 from confide.training.design import Basis
 from confide.training.problem import LinearProblem, PublicStep, public_step
-from confide.training.rounds_clip import Spread, Window, allowance, choose_clip, read_spread, share_of
+from confide.training.rounds_clip import Window, allowance, choose_clip, share_of
 from confide.training.rounds_geometry import Chosen, choose_geometry
+from confide.training.rounds_spread import Evidence, Reading, Spread, lifted, read_moment
 from confide.training.rounds_trace import Round, Trace
 from confide.training.shrinkage import shrink
 
@@ -69,16 +70,14 @@ _MEAN, _LEAST, _MOST = 60.0, 0.02, 0.2
 _FIRST_CLIP = 0.5
 #: Before the coefficients are seen, columns explain this part of the label's variance.
 _EXPLAINED = 0.3
-#: What shrinkage explains is believed up to half of the residual variance.
-_FLOOR = 0.5
+#: The scale of clips falls to no less than this part of itself from round to round.
+_FLOOR = 0.7
 #: A clip is chosen for noise in at least this part of the directions.
 _OPEN = 0.25
-#: Deviation of the logarithm of a scale that a round corrects: after the first mean, and later.
-_DOUBT = (0.7, 0.35)
 #: Deviations by which a clipped mean may lie beside the mean.
 _LEAN = 0.15
 #: Public rows on which predictions stand for all, to read a spread.
-_SAMPLE = 512
+_SAMPLE = 256
 _WIDE = Window(2.0)
 
 
@@ -192,7 +191,8 @@ def plan_rounds(
 class _Answer:
     """A private answer with what is public about it, in units of v.
 
-    `values` is (b, q); `offsets` and `fitted` are sum w_i u_i (centre_i - g_i) and sum w_i u_i g_i.
+    `values` is (b, q); with o_i = centre_i - g_i, `offsets`, `curvature` and `fitted` are sum w_i u_i o_i,
+    sum w_i o_i^2 and sum w_i u_i g_i.
     """
 
     step: PublicStep
@@ -200,6 +200,7 @@ class _Answer:
     multiplier: float
     values: Floats
     offsets: Floats
+    curvature: float
     fitted: Floats
 
     @property
@@ -210,23 +211,23 @@ class _Answer:
         """Return sum w_i u_i v_i."""
         return np.asarray(np.linalg.solve(self.step.plan.factor.T, self.values[:-1]), dtype=np.float64)
 
-    def spread(
-        self, window: Window, rows: Floats, theta: Floats, prior: tuple[float, float] | None
-    ) -> Spread:
-        """Read scale and share inside from the second moment, with predictions on a sample of the rows."""
+    def read(self, window: Window, rows: Floats, theta: Floats, prior: Floats) -> Reading:
+        """Return the second moment, with weights of a sample of rows, for predictions u' theta.
+
+        `prior` is the covariance of what is unknown about theta.
+        """
         _, weights = self.step.plan.rows(rows)
-        mass, square = self.step.mass, 2.0 * self.step.kappa
-        root = math.sqrt(self.step.basis.n)
-        unit = np.linalg.solve(self.step.plan.factor, np.eye(self.step.basis.size)[:, 0])
-        return read_spread(
+        moment = read_moment(
+            self.step,
+            self.sigma,
+            float(self.values[-1]),
+            self.sum(),
             window,
-            np.clip(rows @ theta, -1.0, 1.0),
-            weights,
-            float(self.values[-1]) / square / mass,
-            float(self.sum()[0]) * root / mass,
-            (self.sigma / square / mass, self.sigma * root * float(np.linalg.norm(unit)) / mass),
+            self.offsets,
+            self.curvature,
             prior,
         )
+        return Reading(moment, window, theta, weights / weights.sum(), self.step.A / self.step.mass)
 
 
 def _ask(
@@ -236,7 +237,7 @@ def _ask(
     release = prepare(step, multiplier)
     k, square = step.basis.size, 2.0 * step.kappa
     total = np.zeros(k + 1, dtype=np.int64)
-    offsets, fitted = np.zeros(k), np.zeros(k)
+    offsets, curvature, fitted = np.zeros(k), 0.0, np.zeros(k)
     for block, t in zip(problem.source.blocks(), problem.label_blocks(), strict=True):
         u = step.basis.coordinates(block)
         f, w = step.plan.rows(u)
@@ -244,11 +245,13 @@ def _ask(
         with np.errstate(all="ignore"):  # tiny products may underflow, and no warning may depend on a label
             v = window.view(t, predictions)
             total += round_toward_zero(np.append(f.T @ v, square * (w @ (v * v))), release.grid)
-        offsets += (w * window.offset(predictions)) @ u
+        offset = window.offset(predictions)
+        offsets += (w * offset) @ u
+        curvature += float(w @ offset**2)
         fitted += (w * predictions) @ u
     name = "mean" if k == 1 else "coefficients"
     answer = yield Statistic(total, release.grid, release.sensitivity, f"rounds/{name}")
-    return _Answer(step, release, multiplier, answer, offsets, fitted)
+    return _Answer(step, release, multiplier, answer, offsets, curvature, fitted)
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,7 @@ class _Mean:
     value: float
     variance: float
     spread: Spread
+    readings: tuple[Reading, ...]
     rounds: tuple[Round, ...]
 
 
@@ -317,7 +321,7 @@ def solve(
     first = np.zeros(k)
     first[0] = math.sqrt(n)
     few = basis.sample[:: -(-basis.sample.shape[0] // _SAMPLE)]
-    base, scale = mean.value * first, mean.spread.scale
+    base, scale, evidence = mean.value * first, mean.spread.scale, lifted(mean.readings, few)
     precision = np.zeros((k, k))
     precision[0, 0] = 1.0 / (n * mean.variance)
     theta, prior = base, _first_prior(basis, mean.variance, scale)
@@ -332,7 +336,8 @@ def solve(
         chosen = design.choose(prior, noise, scale**2)
         step = public_step(problem, basis, chosen.plan)
         answer = yield from _ask(problem, step, multiplier, window, theta)
-        spread = answer.spread(window, few, theta, (scale, _DOUBT[1]))
+        evidence = evidence.add(answer.read(window, few, theta, prior))
+        spread = evidence.about(theta)
         gained = (window.half * answer.sum() + answer.offsets) / spread.inside
         estimates = estimates.add(
             np.asarray(np.linalg.solve(step.A, answer.fitted + gained), dtype=np.float64),
@@ -345,9 +350,10 @@ def solve(
         sampling = np.asarray(residual * (inverse @ step.B @ inverse.T), dtype=np.float64)
         shrunk = shrink(unbiased - base, covariance + sampling, basis.singular_values, energy, fixed=1)
         estimate = shrunk.mean + base
-        # What the step has explained leaves the residual; its own noise does not count as explained.
-        residual = max(residual - float(np.sum((estimate - theta) ** 2)) / n, _FLOOR * residual)
-        theta, scale = estimate, math.sqrt(residual)
+        # What the round has explained leaves the residual, as far as it is known.
+        told = evidence.about(estimate, shrunk.covariance).scale
+        scale = max(told, _FLOOR * scale)
+        theta = estimate
         prior = _open_prior(shrunk.covariance, _first_prior(basis, mean.variance, scale), covariance)
         directions = max(shrunk.effective + 1.0, _OPEN * k)
         rounds.append(
@@ -364,6 +370,7 @@ def solve(
                 half * math.sqrt(float(np.trace(shrunk.covariance)) / n),
             )
         )
+        sampling *= told**2 / residual
         beyond = covariance - privacy + sampling
         solution = Solution(
             half * unbiased,
@@ -371,7 +378,7 @@ def solve(
             half**2 * privacy,
             half**2 * beyond,
             half**2 * (shrunk.covariance if shrinkage else covariance + sampling),
-            half**2 * residual,
+            (half * told) ** 2,
             shrunk.effective if shrinkage else float(k),
             2.0 * half * design.rows_per_unit,
         )
@@ -383,28 +390,29 @@ def _solve_mean(problem: LinearProblem, design: Design) -> Generator[Statistic, 
     """Release the label's mean and spread: once through the widest window, then through a narrower one."""
     n, half, step = design.basis.n, problem.half, design.mean_step
     window, at, information, total = _WIDE, 0.0, 0.0, 0.0
-    spread: Spread | None = None
+    spread, evidence = Spread(0.0, 1.0), Evidence(np.full((1, 1), 1.0 / math.sqrt(n)))
     rounds: list[Round] = []
     split = design.schedule
     for share, multiplier in list(zip(split.shares, split.multipliers, strict=True))[:2]:
         theta = np.array([at * math.sqrt(n)])
         answer = yield from _ask(problem, step, multiplier, window, theta)
-        prior = None if spread is None else (spread.scale, _DOUBT[0])
-        spread = answer.spread(window, np.full((1, 1), 1.0 / math.sqrt(n)), theta, prior)
+        doubt = np.array([[n / max(information, 1.0)]])
+        evidence = evidence.add(answer.read(window, evidence.rows, theta, doubt))
+        spread = evidence.about(theta)
         moved = window.half * float(answer.values[0]) / n + float(window.offset(np.array([at]))[0])
         variance = (window.half * answer.sigma / n / spread.inside) ** 2
         variance += (_LEAN * spread.scale if window.clip < 2.0 else 0.0) ** 2
         information += 1.0 / variance
         total += (at + moved / spread.inside) / variance
         at = min(max(total / information, -1.0), 1.0)
-        deviation = half / math.sqrt(information)
+        # Of a fitted label: of the mean, and of what columns are expected to explain beside it.
+        deviation = half * math.sqrt(1.0 / information + _EXPLAINED * spread.scale**2)
         clip, width = window.clip * half, spread.scale * half
         rounds.append(
             Round("mean", share, multiplier, clip, spread.inside, width, "mean", 1.0, 1.0, deviation)
         )
         window = Window(_FIRST_CLIP)
-    assert spread is not None
-    return _Mean(at, 1.0 / information, spread, tuple(rounds))
+    return _Mean(at, 1.0 / information, spread, evidence.readings, tuple(rounds))
 
 
 def _first_prior(basis: Basis, variance: float, scale: float) -> Floats:

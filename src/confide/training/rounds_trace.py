@@ -24,6 +24,7 @@ class Round:
         Estimated share of rows whose label the window does not clip, held in [0.3, 1].
     residual_deviation : float
         Estimated deviation of the label about the predictions that the round looked at, in the label's unit.
+        That about the model is `TrainingResult.residual_deviation`.
     geometry : str
         ``"mean"``, ``"power p"`` (1: spectral, 0: identity on scaled columns), ``"water-filling g"``, or the
         conditioning that was asked for.
@@ -32,7 +33,12 @@ class Round:
     intercept_share : float
         The intercept's part of the squared length of an average row.
     posterior_deviation : float
-        Root of the posterior variance of a fitted label after the round, mean over rows, in the label's unit.
+        Root of the posterior variance of a fitted label after the round, mean over rows, in the label's unit:
+        how far the fit may lie from the population's. Privacy noise (`TrainingResult.noise_error` of the
+        unshrunk model), sampling noise, and what shrinkage may have taken too much; rounds on the mean count
+        what columns are expected to explain. It falls from round to round, unless a round finds more to
+        learn, or more residual, than was expected; it may stay above `noise_error` (sampling) or fall below
+        it (shrinkage).
     """
 
     name: str
