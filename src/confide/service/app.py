@@ -172,5 +172,6 @@ def _document(app: FastAPI) -> dict[str, Any]:
             ref_template="#/components/schemas/{model}"
         )
         schemas.update(schemas["ProblemDetails"].pop("$defs", {}))
+        found["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = found
     return app.openapi_schema
