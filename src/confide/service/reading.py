@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 from confide.ledger.budget import Quantity, left, unknown_analyst
 from confide.ledger.handle import Parts
@@ -69,24 +71,23 @@ def overview(parts: Parts, points: int) -> Overview:
     with store.reading() as connection:
         spent = balance(store, connection, dataset)[1]
         listed = accounts(store, connection, dataset)
-        counts = {row[0]: tuple(map(int, row[1:])) for row in store.rows(connection, _COUNTS, (number,))}
+        counts: dict[str, Any] = {
+            row[0]: tuple(map(int, row[1:])) for row in store.rows(connection, _COUNTS, (number,))
+        }
         moments = store.rows(connection, _HISTORY, (number, points))
         keys: dict[str, str] = {}
         for name, revoked in store.rows(connection, _KEYS, (number,)):
             if revoked is None or name not in keys:
                 keys[name] = "active" if revoked is None else "revoked"
-    nothing = (0,) * len(COUNTS)
+    nothing: Any = (0,) * len(COUNTS)
     lines = tuple(
-        AccountLine(
-            name,
-            budget.spending(limit),
-            budget.spending(used),
-            **dict(zip(COUNTS, counts.get(name, nothing), strict=True)),
+        replace(
+            AccountLine(name, budget.spending(limit), budget.spending(used), *counts.get(name, nothing)),
             state=keys.get(name, ""),
         )
         for name, (limit, used) in listed.items()
     )
-    sums = (sum(column) for column in zip(nothing, *counts.values(), strict=True))
+    sums: Any = [sum(column) for column in zip(nothing, *counts.values(), strict=True)]
     total = AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums)
     history = tuple(
         (

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from confide.errors import BudgetError
 from confide.ledger import chain
-from confide.ledger.budget import Vector, fits, left, text, unknown_analyst
+from confide.ledger.budget import Budget, Vector, fits, left, text, unknown_analyst
 from confide.ledger.handle import Parts
 from confide.ledger.operations import Charge, Own
 from confide.ledger.pricing import Price
-from confide.ledger.session import Session
+from confide.ledger.session import Account, Session
 from confide.prediction.model import CertifiedModel
 from confide.privacy import Guarantee
 from confide.service.canonical import Names
@@ -156,25 +156,29 @@ def check(session: Session, analyst: str, own: Vector, total: Vector) -> None:
     account = session.account(analyst)
     if account is None:
         raise unknown_analyst(analyst)
-    amounts = {
-        "spent": budget.spending(account.spent),
-        "asked": budget.spending(own),
-        "limit": budget.spending(account.allowed),
-    }
-    remains = budget.spending(left(account.spent, account.allowed))
     if fits(account.spent, own, account.allowed) is None:
-        raise BudgetError(
-            f"The request costs {amounts['asked']}, and your account has {remains} left.",
-            "Nothing was charged. Ask fewer new rows.",
-            **amounts,
+        raise _refused(
+            budget, account, own, BudgetError, "The request costs {}, and your account has {} left."
         )
     if fits(session.spent, total, budget.limit) is None:
-        raise TotalExhausted(
-            "The model's total budget does not cover the request, whatever your account has left "
-            f"({remains}).",
-            "Nothing was charged. Ask fewer new rows, or the owner.",
-            **amounts,
+        told = (
+            "The model's total budget does not cover the request ({}), whatever your account has left ({})."
         )
+        raise _refused(budget, account, own, TotalExhausted, told)
+
+
+def _refused(
+    budget: Budget, account: Account, own: Vector, kind: type[BudgetError], told: str
+) -> BudgetError:
+    """Return a refusal in the words of the asker's own account alone."""
+    asked, rest = budget.spending(own), budget.spending(left(account.spent, account.allowed))
+    return kind(
+        told.format(asked, rest),
+        "Nothing was charged. Ask fewer new rows, or the owner.",
+        spent=budget.spending(account.spent),
+        asked=asked,
+        limit=budget.spending(account.allowed),
+    )
 
 
 def _needed(count: int, left_: int, size: int) -> tuple[int, int]:
