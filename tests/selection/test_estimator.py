@@ -268,7 +268,7 @@ def test_one_column_and_all_columns():
 def test_duplicate_columns_are_candidates_like_others():
     X, y = data(400)
     X[:, 2] = X[:, 1]
-    with pytest.raises(DataError, match=r"names a column twice.*Rename"):
+    with pytest.raises(DataError, match=r"stands twice in X.*Rename"):
         selector().fit(pd.DataFrame(X, columns=["a", "b", "b", "c", "d", "e"]), y)
     seen = [tuple(selector(epsilon=40).fit(X, y).support_) for _ in range(60)]
     assert {(1, 4), (2, 4)} <= set(seen)

@@ -160,8 +160,8 @@ def numeric_cells(X: Any) -> Iterator[None]:
         words = [repr(name) for name, kind in named.items() if kind_of_type(kind) == "text"]
         raise DataError(
             f"Cells of X are text{', in ' + ', '.join(words[:5]) if words else ''}.",
-            "Use confide.Table with declared categories and confide.train, or encode them first: scikit-learn's "
-            "OneHotEncoder, with 'categories' from knowledge.",
+            "Use confide.Table with declared categories and confide.train, or encode them first: "
+            "OneHotEncoder with 'categories' from knowledge.",
         ) from None
 
 

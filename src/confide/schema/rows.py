@@ -152,6 +152,8 @@ def _numbers(X: Any, names: Sequence[str]) -> Any:
 
 def _named(X: Any) -> bool:
     """Whether rows have names for their columns."""
+    if hasattr(X, "tocsr"):  # SciPy's dictionary of keys is a dict
+        return False
     structured = getattr(getattr(X, "dtype", None), "names", None)
     return hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping) or bool(structured)
 

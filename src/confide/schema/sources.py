@@ -53,8 +53,8 @@ class FileSource:
     def __init__(self, path: str | Path, delimiter: str | None = None) -> None:
         if not isinstance(path, str | PathLike):
             raise DataError(
-                f"A {type(path).__name__} is no path of a file.",
-                "Pass a path; Table.from_frame takes frames.",
+                f"A {type(path).__name__} is no path.",
+                "Pass that of a file; Table.from_frame takes frames.",
             )
         self.path = Path(path)
         if not self.path.is_file():
