@@ -99,9 +99,17 @@ def canonical(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return held
 
 
-def read(model: CertifiedModel, rows: Sequence[Any], most: int) -> NDArray[np.float64]:
-    """Return the canonical rows of a request.
+class Reader:
+    """Reads the rows of requests as a model's declaration says.
 
+    Parameters
+    ----------
+    model : CertifiedModel
+    most : int
+        Rows of one request.
+
+    Notes
+    -----
     ==================================  ==================================================================
     row of a model with a schema        outcome
     ==================================  ==================================================================
@@ -113,30 +121,81 @@ def read(model: CertifiedModel, rows: Sequence[Any], most: int) -> NDArray[np.fl
     not a dict; no rows; too many       `RowError`
     ==================================  ==================================================================
 
-    A model on arrays takes rows that are lists of finite numbers or None.
-
-    Raises
-    ------
-    RowError
-        Names rows and fields, never a value.
+    A model on arrays takes rows that are lists of finite numbers or None. Nothing warns of cells, as the
+    library does elsewhere: a warning would carry them into a log.
     """
-    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes) or not 1 <= len(rows) <= most:
-        raise RowError(((0, "rows", f"a list of 1 to {most} rows is needed"),))
-    faults = _faults_of_lists(model, rows) if model.schema is None else _faults_of_dicts(model, rows)
-    if faults:
-        raise RowError(tuple(faults[:_MOST_FAULTS]))
-    if model.schema is None:
-        found = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
-    else:
-        names = [column.name for column in _columns(model)]
-        found = model.queries({name: [row[name] for row in rows] for name in names})
-    return canonical(model.queries(found) if model.schema is None else found)
+
+    def __init__(self, model: CertifiedModel, most: int) -> None:
+        from confide.prediction.model import feature_schema
+
+        self._model, self._most = model, most
+        self._features = None if model.schema is None else feature_schema(model.schema)
+        self._columns: tuple[Any, ...] = () if self._features is None else self._features.columns
+
+    def __call__(self, rows: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the canonical rows of a request.
+
+        Raises
+        ------
+        RowError
+            Names rows and fields, never a value.
+        """
+        most = self._most
+        if not isinstance(rows, Sequence) or isinstance(rows, str | bytes) or not 1 <= len(rows) <= most:
+            raise RowError(((0, "rows", f"a list of 1 to {most} rows is needed"),))
+        faults = _of_lists(rows, self._model.facts.columns) if not self._columns else self._of_dicts(rows)
+        if faults:
+            raise RowError(tuple(faults[:_MOST_FAULTS]))
+        if not self._columns:
+            cells = [[np.nan if cell is None else cell for cell in row] for row in rows]
+            return canonical(self._model.queries(np.array(cells, dtype=np.float64)))
+        return canonical(self._encoded(rows))
+
+    def _encoded(self, rows: Sequence[Any]) -> NDArray[np.float64]:
+        from confide.schema.encode import encode
+        from confide.schema.table import build
+
+        columns = self._columns
+        raw = {column.name: _cells([row[column.name] for row in rows]) for column in columns}
+        table = build(self._features, raw, None, notice=_unheard)  # pyright: ignore[reportArgumentType]
+        values = {column.name: table.values(column.name) for column in columns}
+        matrix: Any = encode(columns, values, len(rows)).matrix
+        return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+    def _of_dicts(self, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
+        columns, faults = self._columns, []
+        names = {column.name for column in columns}
+        for place, row in enumerate(rows):
+            if len(faults) >= _MOST_FAULTS:
+                break
+            if not isinstance(row, Mapping):
+                faults.append((place, "row", "an object with the schema's fields is needed"))
+                continue
+            if not row.keys() <= names:
+                faults.append((place, "row", "it has a field that the schema does not declare"))
+            for column in columns:
+                if column.name not in row:
+                    faults.append((place, column.name, "the field is missing"))
+                    continue
+                cell = row[column.name]
+                if column.numeric and not _number(cell) and not isinstance(cell, bool):
+                    faults.append((place, column.name, "a finite number or null is needed"))
+                elif not column.numeric and not (cell is None or isinstance(cell, str | bool | int | float)):
+                    faults.append((place, column.name, "text, a number or null is needed"))
+                elif cell is None and column.missing == "reject":
+                    faults.append((place, column.name, "the field must not be null"))
+        return faults
 
 
-def _columns(model: CertifiedModel) -> tuple[Any, ...]:
-    from confide.prediction.model import feature_columns
+def _unheard(*seen: object) -> None:
+    """Take notice of nothing."""
 
-    return feature_columns(model.schema)
+
+def _cells(cells: list[Any]) -> NDArray[Any]:
+    """Return cells as objects, whatever they hold."""
+    held = np.empty(len(cells), dtype=object)
+    held[:] = cells
+    return held
 
 
 def _number(cell: Any) -> bool:
@@ -146,8 +205,8 @@ def _number(cell: Any) -> bool:
     return isinstance(cell, int | float) and abs(cell) <= 1.7976931348623157e308
 
 
-def _faults_of_lists(model: CertifiedModel, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
-    width, faults = model.facts.columns, []
+def _of_lists(rows: Sequence[Any], width: int) -> list[tuple[int, str, str]]:
+    faults = []
     for place, row in enumerate(rows):
         if not isinstance(row, list | tuple) or len(row) != width:
             faults.append((place, "row", f"a list of {width} numbers is needed"))
@@ -157,29 +216,4 @@ def _faults_of_lists(model: CertifiedModel, rows: Sequence[Any]) -> list[tuple[i
             for at, cell in enumerate(row)
             if not _number(cell)
         ]
-    return faults
-
-
-def _faults_of_dicts(model: CertifiedModel, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
-    columns, faults = _columns(model), []
-    names = {column.name for column in columns}
-    for place, row in enumerate(rows):
-        if len(faults) >= _MOST_FAULTS:
-            break
-        if not isinstance(row, Mapping):
-            faults.append((place, "row", "an object with the schema's fields is needed"))
-            continue
-        if not row.keys() <= names:
-            faults.append((place, "row", "it has a field that the schema does not declare"))
-        for column in columns:
-            if column.name not in row:
-                faults.append((place, column.name, "the field is missing"))
-                continue
-            cell = row[column.name]
-            if column.numeric and not _number(cell) and not isinstance(cell, bool):
-                faults.append((place, column.name, "a finite number or null is needed"))
-            elif not column.numeric and not (cell is None or isinstance(cell, str | bool | int | float)):
-                faults.append((place, column.name, "text, a number or null is needed"))
-            elif cell is None and column.missing == "reject":
-                faults.append((place, column.name, "the field must not be null"))
     return faults

@@ -21,7 +21,7 @@ from confide.privacy import Event, Guarantee
 from confide.privacy.exact import Amount
 from confide.service import keys
 from confide.service.answering import UNANSWERED, UNSTABLE, Ask, DrawingFailedError, Told, drawing_of
-from confide.service.canonical import Names, model_digest, read
+from confide.service.canonical import Names, Reader, model_digest
 from confide.service.config import ServiceConfig
 from confide.service.epochs import AskStable, Place, stream_of, threshold_of
 from confide.service.reading import overview, view
@@ -64,6 +64,7 @@ class Service:
         self._parts = parts = ledger.parts()
         names = Names(parts.dataset.tag_key, model_digest(model), config)
         self._names = names
+        self._read = Reader(model, config.rows)
         self._terms = Terms(model, config, parts, names)
         self._terms.price(1)  # a ledger that takes no such charge says so now
         self._terms.own(1)
@@ -149,7 +150,7 @@ class Service:
         """
         self._limiter.take(analyst.name)
         name = self._names.request(analyst.name, keys.request_name(request_id))
-        matrix = read(self.model, rows, self.config.rows)
+        matrix = self._read(rows)
         check_queries(self.model.certified, matrix)
         queries = self._names.queries(matrix, analyst.name)
         labels, k = self.model.certified.stability(matrix)
