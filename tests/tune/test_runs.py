@@ -157,6 +157,26 @@ def test_secret_numbers_of_rows_refuse_nothing(n, tmp_path):
     assert book.remaining().epsilon == 8
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("labels", ["numbers", "classes"])
+def test_sparse_models_of_few_secret_rows_refuse_nothing(n, labels, tmp_path):
+    """A part that is fitted or scored is often empty here."""
+    X, y = table()
+    book = open_ledger(tmp_path, "add_remove_one")
+    more = {"adjacency": "add_remove_one", "feature_bounds": (-1, 1)}
+
+    def make(size):
+        if labels == "classes":
+            return confide.SparseClassifier(size, None, classes=["a", "b"], **more)
+        return confide.SparseRegressor(size, None, target_bounds=(-1, 1), **more)
+
+    targets = y if labels == "classes" else np.where(y == "b", 1.0, -1.0)
+    score = "accuracy" if labels == "classes" else "squared"
+    for _ in range(2):
+        confide.tune(make, [1, 2], X[:n], targets[:n], score=score, ledger=book, **OPTIONS)
+    assert book.remaining().epsilon == 7
+
+
 def test_public_numbers_of_rows_must_leave_some_to_score():
     with pytest.raises(DataError, match="1 rows"):
         confide.tune(lambda c: classifier("closed_form"), [1], *table(1), score="accuracy", **OPTIONS)
