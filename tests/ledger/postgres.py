@@ -28,7 +28,7 @@ def missing() -> str:
 
 
 @contextmanager
-def cluster():
+def cluster(*, fsync: bool = False):
     """Yield the URL of a database that lives as long as the block."""
     given = os.environ.get("CONFIDE_TEST_POSTGRES")
     if given:
@@ -49,7 +49,8 @@ def cluster():
         run(_binary("initdb"), "-D", data, "-U", "confide", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
         port = _free_port()
         # The tests kill clients, never the machine: the server need not wait for the disk.
-        options = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=200 -c fsync=off"
+        options = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c max_connections=200"
+        options += f" -c fsync={'on' if fsync else 'off'}"
         run(_binary("pg_ctl"), "-D", data, "-l", f"{folder}/log", "-w", "-o", options, "start")
         try:
             yield f"postgresql+psycopg://confide@127.0.0.1:{port}/postgres"
