@@ -46,7 +46,7 @@ def grant(
     counter: _Counter = None,
     as_json: Json = False,
 ) -> None:
-    """Give an analyst an account within the total, and a key that is shown this once; or change its limits."""
+    """Give an analyst an account within the total, and a key, shown this once; or change its limits."""
     with reporting(as_json):
         from confide.service import keys
 

@@ -1,0 +1,146 @@
+"""The public schedule of answers: times on a grid of arrival and number of rows, whatever happens inside."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from confide.errors import ParameterError
+from confide.service import schedule as module
+from confide.service.schedule import KEPT, NONE, Schedule
+
+STEP = 0.025
+
+
+@pytest.mark.parametrize(("rows", "points"), [(0, 1), (1, 1), (100, 1), (101, 2), (1000, 10), (10_000, 100)])
+def test_the_time_is_a_function_of_the_number_of_rows(rows, points):
+    schedule = Schedule(STEP, 0.00025)
+    assert schedule.points(rows) == points
+    assert schedule.due(7.0, rows) == 7.0 + points * STEP
+
+
+@pytest.mark.parametrize(
+    ("now", "leaves", "late"),
+    [
+        (7.0, 7.5, False),  # ready at once
+        (7.5, 7.5, False),  # ready at its time to the tick
+        (7.5000001, 8.0, True),  # ready later
+        (9.25, 9.5, True),
+    ],
+)
+def test_edge_cases(now, leaves, late):
+    assert Schedule(0.5).next_point(7.0, 1, now) == (leaves, late)
+
+
+def test_a_step_of_zero_is_no_schedule():
+    schedule = Schedule(0)
+    assert schedule.next_point(7.0, 5, 9.0) == (7.0, False)
+    assert schedule.assumption == NONE
+    assert Schedule(STEP).assumption == KEPT
+
+
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf])
+def test_bad_steps_are_refused(bad):
+    with pytest.raises(ParameterError):
+        Schedule(bad)
+    with pytest.raises(ParameterError):
+        Schedule(STEP, bad)
+
+
+@given(st.floats(1e-3, 10), st.floats(0, 0.1), st.floats(0, 1e6), st.integers(0, 1000), st.floats(0, 100))
+def test_an_answer_never_leaves_before_its_time_nor_off_the_grid(step, row, arrival, rows, took):
+    schedule = Schedule(step, row)
+    leaves, late = schedule.next_point(arrival, rows, arrival + took)
+    assert leaves >= schedule.due(arrival, rows)
+    assert leaves >= arrival + took or not late
+    steps = (leaves - arrival) / step
+    assert abs(steps - round(steps)) < 1e-6 * max(1, steps) + 1e-9 * arrival / step
+    assert late == (arrival + took > schedule.due(arrival, rows))
+
+
+def test_waiting_ends_on_time_and_an_overrun_is_counted_and_told_once_in_a_while(caplog, monkeypatch):
+    counted = []
+    schedule = Schedule(0.02, overrun=lambda: counted.append(1))
+
+    async def answer(work):
+        arrival = time.monotonic()
+        await asyncio.sleep(work)
+        await schedule.wait(arrival, 1)
+        return time.monotonic() - arrival
+
+    assert asyncio.run(answer(0)) >= 0.02
+    assert not counted
+    with caplog.at_level(logging.WARNING):
+        taken = [asyncio.run(answer(0.05)) for _ in range(3)]
+        assert all(time_ >= 0.06 for time_ in taken)
+        assert len(counted) == 3
+        assert [record.getMessage() for record in caplog.records] == [
+            "answers left after their time: 1 since the last such line; raise --schedule-ms"
+        ]
+        monkeypatch.setattr(module, "QUIET_SECONDS", 0)
+        asyncio.run(answer(0.05))
+        assert "time: 3 since" in caplog.records[-1].getMessage()
+
+
+def test_answers_refusals_and_the_account_wait_for_their_time_and_faults_of_the_body_do_not(service_of):
+    service, client, headers, row, refused = service_of(schedule_ms=60)
+
+    def taken(**body):
+        start = time.monotonic()
+        response = client.post("/v1/predict", json=body, headers=headers)
+        return response.status_code, time.monotonic() - start
+
+    assert taken(row={})[1] < 0.06
+    for _ in range(3):
+        status, seconds = taken(row=row)
+        assert (status, seconds >= 0.06) == (200, True)
+    service.raised = refused
+    status, seconds = taken(row=row)
+    assert (status, seconds >= 0.06) == (403, True)
+    start = time.monotonic()
+    client.get("/v1/budget", headers=headers)
+    assert time.monotonic() - start >= 0.06
+
+
+def test_an_overrun_is_named_by_the_guarantee_from_then_on(service_of):
+    from confide.service.service import OVERRUN
+
+    service, client, headers, row, _ = service_of(schedule_ms=5)
+    assert client.get("/v1/guarantee").json()["assumptions"] == [KEPT]
+    answer = service.answer
+
+    def slow(*arguments):
+        time.sleep(0.05)
+        return answer(*arguments)
+
+    service.answer = slow
+    client.post("/v1/predict", json={"row": row}, headers=headers)
+    assert client.get("/v1/guarantee").json()["assumptions"] == [KEPT, OVERRUN]
+    assert service.overruns == 1
+    counts = client.get("/metrics", headers={"Authorization": "Bearer owner-key"}).text
+    assert "confide_schedule_overruns_total 1" in counts.splitlines()
+
+
+@pytest.fixture
+def service_of():
+    import importlib.util
+    from pathlib import Path
+
+    from fastapi.testclient import TestClient
+
+    spec = importlib.util.spec_from_file_location("service_fake", Path(__file__).with_name("fake.py"))
+    fake = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fake)
+
+    def make(**settings):
+        service, app = fake.made(**settings)
+        headers = {"Authorization": "Bearer alice-key"}
+        return service, TestClient(app), headers, fake.GOOD, fake.RAISED["total"][0]
+
+    return make

@@ -1,0 +1,181 @@
+"""``confide serve`` and the commands of keys: from a CSV to a private answer, over real HTTP."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from confide.cli.app import app
+
+SCHEMA = """
+[table]
+name = "visits"
+declared_by = "the hospital"
+[columns.age]
+role = "private"
+lower = 18
+upper = 90
+[columns.ward]
+role = "public"
+categories = ["north", "south"]
+[columns.ill]
+role = "label"
+categories = ["no", "yes"]
+"""
+
+
+def call(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(part) for part in arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    rng = np.random.default_rng(1)
+    with (folder / "visits.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["age", "ward", "ill"])
+        for age in rng.uniform(18, 90, 800):
+            out.writerow([f"{age:.1f}", rng.choice(["north", "south"]), "yes" if age > 54 else "no"])
+    (folder / "visits.toml").write_text(SCHEMA)
+    target = folder / "visits.npz"
+    call("certify", folder / "visits.csv", "--schema", folder / "visits.toml", "--out", target)
+    return target
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    handle = f"sqlite:///{tmp_path}/ledger.db#visits"
+    call("ledger", "create", "--ledger", handle, "--epsilon", "5", "--adjacency", "replace_one")
+    return handle
+
+
+def test_a_key_is_shown_once_and_stays_when_limits_change(ledger):
+    made = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "1")
+    key = made.stdout.strip()
+    assert key.startswith("confide_")
+    assert "limit epsilon = 1" in made.stderr
+    later = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "2")
+    assert "confide_" not in later.output
+    assert "limit epsilon = 2" in later.output
+    assert key not in call("ledger", "show", "--ledger", ledger, "--json").output
+    assert key not in call("ledger", "export", "--ledger", ledger).output
+
+
+def test_keys_for_machines_and_rotation_and_revocation(ledger):
+    from confide.ledger import Ledger
+    from confide.service.keys import Keyring
+
+    first = json.loads(call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "1", "--json").stdout)
+    assert first["limit"] == {"epsilon": "1", "delta": "0"}
+    second = json.loads(call("ledger", "rotate", "ada", "--ledger", ledger, "--json").stdout)["key"]
+    ring = Keyring(Ledger.from_handle(ledger).parts())
+    assert ring.analyst_of(first["key"]) is None
+    assert ring.analyst_of(second).name == "ada"
+    assert call("ledger", "rotate", "ada", "--ledger", ledger).stdout.startswith("confide_")
+    call("ledger", "revoke", "ada", "--ledger", ledger)
+    call("ledger", "revoke", "ada", "--ledger", ledger, status=3)
+    call("ledger", "rotate", "nobody", "--ledger", ledger, status=3)
+
+
+def test_an_account_without_a_key(ledger):
+    told = json.loads(
+        call("ledger", "grant", "ada", "--no-key", "--ledger", ledger, "--epsilon", "1", "--json").stdout
+    )
+    assert told["key"] is None
+    call("ledger", "rotate", "ada", "--ledger", ledger, status=3)
+
+
+def test_check_says_the_guarantee_and_serves_nothing(model, ledger):
+    told = call("serve", model, "--ledger", ledger, "--epsilon", "0.1", "--check").stdout
+    assert "epsilon = 5" in told
+    body = json.loads(call("serve", model, "-l", ledger, "--epsilon", "0.1", "--check", "--json").stdout)
+    assert body["adjacency"] == "replace_one"
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (("--epsilon", "-1"), 2, "epsilon"),
+        (("--epsilon", "0.1", "--release", "nothing"), 2, "release"),
+        (("--epsilon", "0.1", "--rows", "0"), 2, "rows"),
+        (("--epsilon", "0.1", "--schedule-ms", "-1"), 2, "schedule_ms"),
+        (("--epsilon", "0.1", "--slack", "1e-6"), 2, "slack"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_port_is_opened(model, ledger, options, status, words):
+    assert words in call("serve", model, "--ledger", ledger, *options, status=status).output
+
+
+def test_a_missing_extra_is_named(model, ledger):
+    code = (
+        "import sys; sys.modules['fastapi'] = None\n"
+        "from confide.cli.app import run; sys.argv = ['confide', *sys.argv[1:]]; run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", str(model), "--ledger", ledger, "--epsilon", "0.1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "pip install 'confide[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_from_a_key_to_an_answer_and_a_clean_stop(model, ledger, workers, tmp_path):
+    key = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "1").stdout.strip()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "confide", "serve", str(model), "--ledger", ledger, "--epsilon", "0.1",
+             "--port", str(port), "--workers", str(workers)],
+            stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        url, body = f"http://127.0.0.1:{port}", {"row": {"age": 30, "ward": "north"}, "request_id": "one"}
+        _until_up(url)
+        told = [
+            httpx.post(url + "/v1/predict", json=body, headers={"Authorization": f"Bearer {key}"}).json()
+            for _ in range(4)
+        ]
+        assert [item["replayed"] for item in told] == [False, True, True, True]
+        assert len({item["answers"][0] for item in told}) == 1
+        assert httpx.get(url + "/metrics").status_code == 200
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+    text = log.read_text()
+    assert key not in text
+    assert "Traceback" not in text
+    assert "north" not in text
+    assert "ada" not in text
+
+
+def _until_up(url):
+    for _ in range(600):
+        try:
+            if httpx.get(url + "/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError("the service did not start")
