@@ -29,6 +29,7 @@ class Failure(Enum):
     )
     REFUSED = ("refused", 3, "The ledger refuses this request; its store is in order.")
     LEDGER = ("ledger", 5, "The ledger's store is missing, damaged or was rolled back.")
+    TERMS = ("terms", 5, "The ledger exists with another budget; it is as it was.")
     CALIBRATION = ("calibration", 6, "No noise level with the requested guarantee could be computed.")
     ENTROPY = ("entropy", 7, "The source of random bits is broken; nothing may be released.")
     UNSUPPORTED = ("unsupported", 2, "The requested combination is not supported.")
@@ -91,9 +92,15 @@ class DataError(ConfideError, ValueError):
 
 
 class LedgerError(ConfideError):
-    """The ledger's store is missing, damaged, rolled back, or another budget lies under that name."""
+    """The ledger's store is missing, damaged or rolled back."""
 
     failure = Failure.LEDGER
+
+
+class TermsError(LedgerError):
+    """The ledger of that name exists with another budget."""
+
+    failure = Failure.TERMS
 
 
 class RefusedError(LedgerError):

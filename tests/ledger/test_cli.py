@@ -151,3 +151,15 @@ def test_nothing_left_is_said_as_such(handle, guarantee):
     with pytest.raises(BudgetError, match="Nothing is left") as info:
         ledger.reserve(guarantee(1))
     assert "Ask for" not in str(info.value)
+
+
+def test_another_budget_has_a_heading_of_its_own(tmp_path):
+    from confide.cli.app import app
+
+    handle = f"sqlite:///{tmp_path}/l.db#visits"
+    base = ["ledger", "create", "--ledger", handle, "--adjacency", "replace_label", "--epsilon"]
+    assert CliRunner().invoke(app, [*base, "1"]).exit_code == 0
+    other = CliRunner().invoke(app, [*base, "2"])
+    assert other.exit_code == 5
+    assert other.stderr.startswith("The ledger exists with another budget")
+    assert "damaged" not in other.stderr

@@ -254,3 +254,18 @@ def test_a_cell_that_stands_twice_in_the_first_row_is_not_quoted(tmp_path: Path)
         with pytest.raises(DataError, match="stands twice") as caught:
             door(path, declared)
         assert "s3cret" not in str(caught.value)
+
+
+def test_init_tells_of_another_delimiter_and_repeats_it(tmp_path):
+    from confide.cli.app import app
+
+    file = tmp_path / "a b.csv"
+    file.write_text("age;wage\n1;2\n")
+    base = ["schema", "init", str(file), "--non-interactive", "--force"]
+    plain = CliRunner().invoke(app, base)
+    assert "with 1 column." in plain.output
+    assert "--delimiter ';'" in plain.stderr
+    right = CliRunner().invoke(app, [*base, "--delimiter", ";"])
+    assert "with 2 columns." in right.output
+    assert f"'{file}' --delimiter ';'" in right.output
+    assert right.stderr == ""

@@ -159,3 +159,30 @@ def test_a_release_without_a_ledger_says_so(run, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, [str(tmp_path / "wages.csv"), *options])
     assert done.exit_code == 0
     assert "charged nowhere" in done.output
+
+
+def test_warnings_are_one_line_and_hints_name_options(tmp_path):
+    from confide.cli.app import app
+
+    columns = {**SCHEMA["columns"]}
+    private = next(name for name, column in columns.items() if column["role"] == "public")
+    columns[private] = {**columns[private], "role": "private"}
+    frame(300).to_csv(tmp_path / "w.csv", index=False)
+    (tmp_path / "w.toml").write_text(Schema.from_dict({**SCHEMA, "columns": columns}).to_toml())
+    base = ["train", str(tmp_path / "w.csv"), "-s", str(tmp_path / "w.toml"), "--epsilon", "1"]
+    base += ["--delta", "1e-6"]
+    refused = CliRunner().invoke(app, base)
+    assert "--adjacency replace_private_part" in refused.output
+    assert "adjacency=" not in refused.output
+    done = CliRunner().invoke(app, [*base, "--adjacency", "replace_private_part"])
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stderr.splitlines() if "leaves the private columns out" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Warning: The engine")
+    assert ".py" not in done.stderr
+
+
+def test_a_switch_is_an_epoch(run):
+    done = run("--engine", "dpsgd", "--steps", "4", "--switch", "2", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert run("--engine", "dpsgd", "--switch", "1.5", "--dry-run").exit_code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,9 +71,17 @@ def init(
     if as_json:
         emit({"schema": str(target), "columns": [draft.name for draft in columns]})
     else:
-        typer.echo(f"Wrote {target} with {len(columns)} columns.")
+        count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+        typer.echo(f"Wrote {target} with {count}.")
+        command = ["confide", "schema", "check", str(target), str(file)]
+        command += [] if delimiter is None else ["--delimiter", delimiter]
+        typer.echo(f"Fill in the blanks from public knowledge, then run: {shlex.join(command)}")
+    others = [mark for mark in ";\t|" if len(columns) == 1 and mark in columns[0].name]
+    if delimiter is None and others:
         typer.echo(
-            f"Fill in the blanks from public knowledge, then run: confide schema check {target} {file}"
+            f"Warning: the only column's name holds {others[0]!r}. If that separates columns, run again with "
+            f"--delimiter {shlex.quote(others[0])} --force.",
+            err=True,
         )
 
 

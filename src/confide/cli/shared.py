@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -25,16 +27,50 @@ def emit(body: dict[str, Any]) -> None:
 def fail(error: ConfideError, as_json: bool) -> NoReturn:
     """Print prose, fact and remedy of a failure, and leave with its exit status."""
     failure = error.failure
+    fact, remedy = in_options(error.fact), in_options(error.remedy)
     if as_json:
-        body: dict[str, Any] = {"code": failure.code, "fact": error.fact, "remedy": error.remedy}
+        body: dict[str, Any] = {"code": failure.code, "fact": fact, "remedy": remedy}
         problems = getattr(error, "problems", ())
         if problems:
             names = ("line", "column", "fact", "remedy")
             body["problems"] = [{name: getattr(item, name) for name in names} for item in problems]
         typer.echo(json.dumps({"ok": False, "error": body}, ensure_ascii=False))
     else:
-        typer.echo(f"{failure.prose}\n{error}", err=True)
+        typer.echo(f"{failure.prose}\n{in_options(str(error))}", err=True)
     raise typer.Exit(failure.exit_status)
+
+
+def in_options(text: str) -> str:
+    """Return a message with parameters of Python as options of the running command, where it has them.
+
+    ``adjacency='replace_one'`` becomes ``--adjacency replace_one``; what the command does not take stays.
+    """
+    context = _context()
+    if context is None:
+        return text
+    options = {item.name: item.opts[0] for item in context.command.params if item.opts[0].startswith("-")}
+
+    def option(found: re.Match[str]) -> str:
+        return f"{options[found[1]]} {found[3]}" if found[1] in options else found[0]
+
+    text = re.sub(r"\b([a-z_]+)=(['\"]?)([\w.+-]*\w)\2", option, text)
+    return re.sub(
+        r"[Tt]he '([a-z_]+)' parameter",
+        lambda found: f"{found[0][:3]} option {options[found[1]]}" if found[1] in options else found[0],
+        text,
+    )
+
+
+def _context() -> Any:
+    """Return the context of the running command: typer brings its own copy of click, older ones do not."""
+    for name in ("typer._click.globals", "click.globals"):
+        try:
+            found = import_module(name).get_current_context(silent=True)
+        except ImportError:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def check_targets(*paths: Path | None, force: bool) -> None:
@@ -92,7 +128,7 @@ def reporting(as_json: bool) -> Iterator[None]:
     def tell(message: Warning | str, *rest: Any, **options: Any) -> None:
         if str(message) not in told:  # a rehearsal warns of the same as the release after it
             told.add(str(message))
-            typer.echo(f"Warning: {message}", err=True)
+            typer.echo(f"Warning: {in_options(str(message))}", err=True)
 
     try:
         with warnings.catch_warnings():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.shared import Json, check_targets, emit, fail, warn_unrecorded, write_text
-from confide.errors import ConfideError, ParameterError
+from confide.cli.shared import Json, check_targets, emit, reporting, warn_unrecorded, write_text
+from confide.errors import ParameterError
 
 if TYPE_CHECKING:
     from confide.privacy import Guarantee
@@ -97,7 +97,7 @@ def train(
 
     Everything is validated before the ledger is charged, and the ledger is charged before the label is used.
     """
-    try:
+    with reporting(as_json):
         result, guarantee, declared = _run(
             file,
             schema,
@@ -133,8 +133,6 @@ def train(
             force,
             delimiter,
         )
-    except ConfideError as error:
-        fail(error, as_json)
     if as_json:
         body = {"guarantee": guarantee.to_dict(), "sentence": str(guarantee)}
         emit({"status": "preview", **body} if result is None else result.to_dict())

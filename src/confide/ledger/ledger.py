@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import LedgerError, ParameterError, RefusedError
+from confide.errors import LedgerError, ParameterError, RefusedError, TermsError
 from confide.ledger.budget import Budget, Spending, left
 from confide.ledger.handle import CounterPlace, Handle
 from confide.ledger.names import name_of, secret_of, split_handle, version_of
@@ -153,7 +153,7 @@ class Ledger(Handle):
         if found is None:
             raise self._absent()
         if not found.budget.same_terms(budget):
-            raise LedgerError(
+            raise TermsError(
                 f"The ledger of dataset {self._dataset_name!r} was opened with: "
                 f"{found.budget}. Asked: {budget}.",
                 "Open it with its own budget, or give the dataset another name.",
