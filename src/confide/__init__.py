@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from confide.ledger import Ledger as Ledger
     from confide.pipeline import SparseClassifier as SparseClassifier
     from confide.pipeline import SparseRegressor as SparseRegressor
+    from confide.pipeline import load as load
     from confide.prediction import CertifiedClassifier as CertifiedClassifier
     from confide.prediction import certify as certify
     from confide.privacy import Adjacency as Adjacency
@@ -46,6 +47,7 @@ _WHERE = {
     "SubsetSelector": "confide.selection",
     "Table": "confide.schema",
     "certify": "confide.prediction",
+    "load": "confide.pipeline",
     "select": "confide.selection",
     "forecast": "confide.training",
     "train": "confide.training",

@@ -263,3 +263,28 @@ def test_a_model_of_a_frame_keeps_its_names_in_a_file(engine, tmp_path):
         held.predict(shuffled.drop(columns="age"))
     with pytest.raises(DataError, match="'more': 400 of 400"):
         held.predict(shuffled.assign(more="text"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_bounds_by_name():
+    data, y = frame(400)[["age", "illness"]].assign(more=0.5), frame(400).wage
+    options = {**ASK, "target_bounds": (0, 10), "engine": "semi_sensitive", "random_state": 0}
+    options |= {"public": ["age"], "adjacency": "replace_private_part"}
+
+    def predicted(bounds, **more):
+        model = PrivateRegressor(**{**options, **more}, feature_bounds=bounds)
+        return model.fit(data, y).predict(data)
+
+    want = predicted(([0, 0, -2], [9, 1, 2]))
+    for bounds in ({"more": (-2, 2), "illness": (0, 1)}, {"illness": [0, 1], "more": [-2, 2], "age": (5, 1)}):
+        np.testing.assert_array_equal(predicted(bounds), want)
+    for bounds, fact in (
+        ({"illness": (0, 1)}, "lacks column 'more'"),
+        ({"illness": (0, 1), "more": (0, 1), "odd": (0, 1)}, "no column 'odd'"),
+        ({"illness": "01", "more": (0, 1)}, "no pair"),
+        ({"illness": (1, 0), "more": (0, 1)}, "lo < hi"),
+    ):
+        with pytest.raises(ParameterError, match=fact):
+            predicted(bounds)
+    whole = {"age": (20, 60), "illness": (0, 1), "more": (0, 1)}
+    assert predicted(whole, engine=None, adjacency="replace_one", public="all").shape == (400,)

@@ -160,9 +160,10 @@ def _trained(
     path: Path, rows: Path, asked: dict[str, Any], dry_run: bool, delimiter: str | None
 ) -> tuple[dict[str, Any], list[Any] | None]:
     """Return what is told of a released model, and its predictions: post-processing, free of charge."""
+    from confide.pipeline import load
     from confide.schema import Schema
 
-    held = _released(path)
+    held = load(path)
     given = [name for name, value in _CHARGED.items() if asked[name] != value]
     if given:
         raise ParameterError(
@@ -178,19 +179,6 @@ def _trained(
     sentence = "Free of charge: a prediction of a released model is post-processing."
     body = {"status": "free", "count": table.n_rows, "sentence": sentence}
     return body, None if dry_run else held.predict(table).tolist()
-
-
-def _released(path: Path) -> Any:
-    """Return the model of a JSON file, by its format tag."""
-    from importlib import import_module
-
-    from confide.schema.rows import FORMATS, check_format, saved_model
-
-    data = saved_model(path)
-    if data.get("format") not in FORMATS:
-        check_format(data, ", ".join(FORMATS))
-    room, name, _ = FORMATS[str(data["format"])][1].rsplit(".", 2)
-    return getattr(import_module(room), name).from_dict(data)
 
 
 def _table(rows: Path, schema: Schema, delimiter: str | None) -> Table:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from confide.pipeline.front import select_and_fit as select_and_fit
     from confide.pipeline.result import SparseModel as SparseModel
     from confide.pipeline.result import SparseResult as SparseResult
+    from confide.pipeline.saved import load as load
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
 _WHERE = {
@@ -19,6 +20,7 @@ _WHERE = {
     "SparseModel": "result",
     "SparseRegressor": "estimator",
     "SparseResult": "result",
+    "load": "saved",
     "select_and_fit": "front",
 }
 

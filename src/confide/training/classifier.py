@@ -50,7 +50,7 @@ class PrivateClassifier(ClassifierMixin, PublicColumns):
         (objective perturbation, two classes) with delta = 0; for other models, ``dpsgd``.
     model : {"linear", "fm", "mlp"}
         The last two by ``dpsgd``; a factorisation machine has two classes.
-    feature_bounds : pair of scalars or of arrays of shape (p,), optional
+    feature_bounds : pair of scalars or of arrays of shape (p,), or dict {name: (lo, hi)}, optional
         Declared bounds of private columns, for the engines that use them; cells are clipped, missing ones
         are imputed by the middle. What stands at public columns is not read.
     adjacency : Adjacency or str

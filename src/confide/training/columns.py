@@ -6,6 +6,8 @@ after the charge, as `confide.schema` reads cells: what is no number is NaN, and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -133,15 +135,17 @@ def _columns(part: Any) -> list[Any]:
     return [frame[:, j].to_native() for j in range(frame.shape[1])]
 
 
-def bounds_of(value: Any, columns: Mask) -> tuple[tuple[float, float], ...]:
+def bounds_of(value: Any, columns: Mask, names: Any = ()) -> tuple[tuple[float, float], ...]:
     """Return declared bounds of the private columns.
 
     Parameters
     ----------
-    value : pair of scalars, or of arrays of shape (p,)
+    value : pair of scalars, or of arrays of shape (p,), or dict {name: (lo, hi)}
         `feature_bounds`; what stands at public columns is not read.
     columns : bool array of shape (p,)
         Which are public.
+    names : sequence of p names
+        For a dict, which names each private column.
 
     Raises
     ------
@@ -149,6 +153,8 @@ def bounds_of(value: Any, columns: Mask) -> tuple[tuple[float, float], ...]:
     """
     if columns.all():
         return ()
+    if isinstance(value, Mapping):
+        value = _by_name(value, columns, [str(name) for name in names])
     try:
         low, high = (np.broadcast_to(np.asarray(end, dtype=float), columns.shape)[~columns] for end in value)
     except (TypeError, ValueError):
@@ -162,3 +168,21 @@ def bounds_of(value: Any, columns: Mask) -> tuple[tuple[float, float], ...]:
             "Pass bounds of each private column from knowledge, not from the data.",
         )
     return tuple(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def _by_name(value: Mapping[Any, Any], columns: Mask, names: list[str]) -> tuple[list[Any], list[Any]]:
+    """Return bounds by name as two lists [p], NaN at public columns."""
+    held = {str(name): pair for name, pair in value.items()}
+    unknown = [name for name in held if name not in names]
+    secret = [name for name, public in zip(names, columns.tolist(), strict=True) if not public]
+    lacking = [name for name in secret if name not in held]
+    if unknown or lacking:
+        what = f"names no column {unknown[0]!r:.80}" if unknown else f"lacks column {lacking[0]!r:.80}"
+        raise ParameterError(
+            f"The 'feature_bounds' parameter {what}.",
+            f"Pass a pair (lo, hi) for each private column: {', '.join(secret[:6])}.",
+        )
+    pairs = [held[name] if name in secret else (math.nan, math.nan) for name in names]
+    if any(isinstance(pair, str | bytes) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in pairs):
+        raise ParameterError("The 'feature_bounds' of a column are no pair.", "Pass {name: (lo, hi)}.")
+    return [low for low, _ in pairs], [high for _, high in pairs]

@@ -54,7 +54,7 @@ class PrivateRegressor(RegressorMixin, PublicColumns):
         (`PrivateLabelRegressor`) do not.
     model : {"linear", "fm", "mlp"}
         The last two by ``dpsgd``.
-    feature_bounds : pair of scalars or of arrays of shape (p,), optional
+    feature_bounds : pair of scalars or of arrays of shape (p,), or dict {name: (lo, hi)}, optional
         Declared bounds of private columns, for the engines that use them; cells are clipped, missing ones
         are imputed by the middle. What stands at public columns is not read.
     conditioning : str or tuple, optional

@@ -107,7 +107,7 @@ def fit_engine(
     """Read what is public of X, run an engine, and set what every estimator has."""
     matrix, private, columns = estimator._both_parts(X, reset=True, relation=ask.adjacency)
     uses = ask.engine in USES_PRIVATE
-    bounds = bounds_of(estimator.feature_bounds, columns) if uses else ()
+    bounds = bounds_of(estimator.feature_bounds, columns, estimator._names(columns.size)) if uses else ()
     job = Job(matrix, private, labels(matrix.shape[0]), bounds)
     if matrix.shape[0] == 0 and ask.adjacency is not Adjacency.ADD_REMOVE_ONE:
         raise DataError("X has no rows.", "Pass at least one row.")
