@@ -38,7 +38,7 @@ def noise_multiplier(
     Returns
     -------
     float
-        The recomputed epsilon (`PLDAccountant`) never exceeds `epsilon`; within 1e-5 of the least multiplier on the grid.
+        The recomputed epsilon never exceeds `epsilon`; within 1e-5 of the least multiplier on the grid.
 
     Raises
     ------
