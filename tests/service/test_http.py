@@ -76,7 +76,7 @@ def test_a_malformed_request_id_is_refused_and_not_said_back(client, service, va
 def test_header_and_body_must_agree_on_the_request_id(client):
     headers = {**ALICE, "Idempotency-Key": "b"}
     problem(
-        client.post("/v1/predict", json={"row": GOOD, "request_id": "a"}, headers=headers), 400, "malformed"
+        client.post("/v1/predict", json={"row": GOOD, "request_id": "a"}, headers=headers), 409, "request-id"
     )
 
 
@@ -218,6 +218,8 @@ def test_the_document_is_complete(client):
     row = content["schema"]["oneOf"][0]["properties"]["row"]
     assert set(row["properties"]) == set(GOOD)
     assert row["properties"]["ward"]["enum"] == ["north", "south <b>", "é", "other", None]
+    assert row["properties"]["grade"]["enum"] == ["1", 1, "2", 2, "3", 3, "other"]
+    assert row["properties"]["smoker"]["enum"] == ["false", False, "true", True, "other", None]
     for example in content["examples"].values():
         assert client.post("/v1/predict", json=example["value"], headers=ALICE).status_code == 200
 

@@ -172,7 +172,12 @@ def request_id_of(request: Request, body: Mapping[str, Any]) -> str:
         if not isinstance(value, str) or not _REQUEST_ID.fullmatch(value):
             raise unreadable(rule, "request_id")
     if len(set(sent)) > 1:
-        raise unreadable("The header Idempotency-Key and the body's request_id differ.", "request_id")
+        raise ProblemError(
+            409,
+            "request-id",
+            "The header Idempotency-Key and the body's request_id differ.",
+            "Nothing was charged. Send one of them.",
+        )
     return sent[0] if sent else uuid.uuid4().hex
 
 

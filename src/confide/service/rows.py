@@ -5,9 +5,9 @@ cell                                        outcome
 ==========================================  ==========================================================
 a number of a numeric column                itself; beyond the bounds it is clipped, and the answer notes it
 text, true, a list, an object in its place  422, the field named
-a declared category, or ``"other"``         its level; 1, 1.0 and "1" are one category, as in the library
+a declared category, or ``"other"``         its level; for one that spells a number or a truth, that too
 another category                            422: an answer to a misspelt question would be paid for
-null, or a missing word such as "NA"        the schema's public constant; 422 where it says ``reject``
+null                                        the schema's public constant; 422 where it says ``reject``
 a field left out                            422: a misspelt name must not become a missing cell
 a field that is not declared                422; so are the label and the id
 ==========================================  ==========================================================
@@ -17,11 +17,13 @@ Rows are public to who sends them, yet no message holds a cell: answers, logs an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from confide.schema.cells import label
+from confide.schema.cells import label, number_of_text
 from confide.service.problems import Faults, pointer, spoken, unreadable
 
 if TYPE_CHECKING:
@@ -197,15 +199,32 @@ def _level(column: Column, cell: Any, empty: str) -> tuple[str | None, str]:
     if cell is None:
         return None, _needed(column)
     if isinstance(cell, str | int | float):
-        text, missing = label(cell)
-        code = column.codes.get(text)
-        if code is not None:
-            return column.levels[code], ""
-        if missing:
-            return None, _needed(column)
+        level = _spellings(column).get(_spelling(cell))
+        if level is not None:
+            return level, ""
     more = ", ..." if len(column.levels) > _LISTED else ""
     null = "" if column.missing == "reject" else f"; {empty} for a missing cell"
     return None, f"Send one of the declared categories: {', '.join(column.levels[:_LISTED])}{more}{null}."
+
+
+def _spelling(cell: str | float) -> tuple[bool, str | float]:
+    # To Python, True is 1.
+    return isinstance(cell, bool), cell
+
+
+@lru_cache(maxsize=1024)
+def _spellings(column: Column) -> dict[tuple[bool, str | float], str]:
+    """Return the JSON values that stand for each level: its text, and the number or truth that it spells."""
+    found: dict[tuple[bool, str | float], str] = {}
+    for level in column.levels:
+        found[_spelling(level)] = level
+        truth = {"true": True, "false": False}.get(level.lower())
+        if truth is not None:
+            found[_spelling(truth)] = level
+        number = number_of_text(level)
+        if truth is None and math.isfinite(number) and label(number) == label(level):
+            found[_spelling(number)] = level
+    return found
 
 
 def _needed(column: Column) -> str:
@@ -252,7 +271,7 @@ def _cell_schema(column: Column) -> dict[str, Any]:
     nullable = column.missing != "reject"
     words = " ".join(part for part in (column.note, "null: missing." if nullable else "") if part)
     if not column.numeric:
-        found: dict[str, Any] = {"enum": [*column.levels, *([None] if nullable else [])]}
+        found: dict[str, Any] = {"enum": _enumerated(column, nullable)}
         return {**found, "description": words} if words else found
     unit = f"In {column.unit}. " if column.unit else ""
     span = f"{unit}Clipped to {column.lower:g} ... {column.upper:g}."
@@ -262,6 +281,15 @@ def _cell_schema(column: Column) -> dict[str, Any]:
         "maximum": _DOUBLE,
         "description": f"{span} {words}".strip(),
     }
+
+
+def _enumerated(column: Column, nullable: bool) -> list[Any]:
+    values = [int(value) if _whole(value) else value for _, value in _spellings(column)]
+    return [*values, *([None] if nullable else [])]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
 
 
 def example_row(columns: Sequence[Column]) -> dict[str, Any]:

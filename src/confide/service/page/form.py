@@ -119,8 +119,8 @@ def outcome_section(outcome: Outcome | None, columns: Sequence[Column]) -> Safe 
         id="outcome",
         class_="outcome problem" if outcome.problem else "outcome",
         aria_labelledby="outcome-title",
+        # The form's target is here: the browser moves the focus to what can take it.
         tabindex="-1",
-        autofocus=True,
     )
 
 
