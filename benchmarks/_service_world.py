@@ -1,6 +1,6 @@
 """What the sections of benchmarks/service.py share: a table, a model, stores, and rows to ask.
 
-The table is made up: four numbers and two categories, as a small hospital register has. Its certificate is
+The table is made up: five numbers and two categories, as a small hospital register has. Its certificate is
 strongly convex ERM, the default of `confide certify`.
 """
 
@@ -28,11 +28,12 @@ COLUMNS = {
     "bmi": {"role": "private", "lower": 14, "upper": 54},
     "pulse": {"role": "private", "lower": 40, "upper": 180},
     "glucose": {"role": "private", "lower": 2, "upper": 30},
+    "hour": {"role": "public", "lower": 0, "upper": 24},
     "ward": {"role": "private", "categories": ["north", "south", "east", "west"]},
     "smoker": {"role": "private", "categories": ["no", "yes"]},
     "ill": {"role": "label", "categories": ["well", "ill"]},
 }
-NUMBERS = ("age", "bmi", "pulse", "glucose")
+NUMBERS = ("age", "bmi", "pulse", "glucose", "hour")
 WARDS, SMOKER = COLUMNS["ward"]["categories"], COLUMNS["smoker"]["categories"]
 #: No budget that a section does not set is met.
 PLENTY = 10**9
