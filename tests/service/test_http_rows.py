@@ -129,6 +129,13 @@ def test_bodies_that_are_no_question(served, name):
     assert service.spent == before
 
 
+@pytest.mark.parametrize("name", ["1e999", "a long integer", "an integer past double"])
+def test_a_number_past_double_range_names_its_field(served, name):
+    response = served[1].post("/v1/predict", content=BODIES[name], headers=HEADERS)
+    assert response.status_code == 422
+    assert "/row/age" in [item["pointer"] for item in response.json()["errors"]]
+
+
 def test_a_name_twice_is_said(served):
     response = served[1].post("/v1/predict", content=BODIES["a name twice"], headers=HEADERS)
     assert response.json()["errors"][0]["field"] == "age"
