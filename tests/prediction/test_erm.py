@@ -1,6 +1,8 @@
 """Strongly convex ERM: the solver's promise, the two properties, attacks, the curvature version, speed."""
 
 import time
+import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from confide.prediction.erm_solver import (
     norm,
 )
 from confide.prediction.erm_steps import steps_of
+from confide.prediction.rows import unit_rows
 
 from .helpers import blobs, change, check_neighbours  # isort: skip
 
@@ -228,7 +231,7 @@ def test_steps_beyond_those_that_are_followed():
     assert np.array_equal(steps.distances(reach * (1 + 1e-9)), k)
     assert np.array_equal(steps.distances(reach * (1 - 1e-9)), k - 1)
     assert steps.distances(np.array([0.0, np.inf])).tolist()[0] == 0
-    assert steps.distances(np.array([np.inf]))[0] >= 2**29
+    assert steps.distances(np.array([np.inf]))[0] >= 2**23
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
@@ -328,3 +331,49 @@ def test_no_declared_number_tells_a_secret_number_of_rows(classes, declared):
     assert len({fit.precision for fit in fits}) == 1
     for one, other in (fits[:2], fits[2:]):
         assert np.array_equal(one.stability(X)[1], other.stability(X)[1])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber_hinge", "softmax"])
+def test_the_size_of_a_query_says_nothing(loss):
+    """Audited: at 1e-170 its norm underflowed, and k was 2^30 on both of two neighbours."""
+    certificate = StronglyConvexERM(10.0, 2, (-1, 1), loss=loss, constant=0.0)
+    for labels in ([0], [1]):
+        model = certificate.fit([[0.9]], labels)
+        told, k = model.stability([[0.5], [1e-140], [1e-170], [1e-300], [1e-310], [5e-324], [0.0]])
+        assert k.tolist() == [0] * 7
+        assert told[:4].tolist() == labels * 4
+    X, y = blobs(200, p=3, seed=5, spread=0.2)
+    model = StronglyConvexERM(10.0, 2, (-1, 1), loss=loss, constant=0.0).fit(X, y)
+    Q = np.random.default_rng(1).uniform(-1, 1, (50, 3))
+    first = model.stability(Q / 8)
+    assert first[1].max() >= 5
+    for scale in (
+        2.0**-300,
+        2.0**-520,
+        2.0**-900,
+    ):  # no bit changes but for those of the unit ball's rounding
+        told, k = model.stability(Q * scale)
+        assert np.array_equal(told, first[0])
+        assert np.abs(k - first[1]).max() <= 1
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_tiny_queries_are_sound_and_lipschitz(loss):
+    rng = np.random.default_rng(3)
+    X, y = blobs(30, p=2, seed=4)
+    Q = rng.uniform(-1, 1, (40, 2)) * 10.0 ** -rng.uniform(100, 323, (40, 2))
+    certificate = StronglyConvexERM(6.0, 2, (-1, 1), loss=loss, constant=0.0)
+    check_neighbours(certificate, X, y, Q, adjacency="replace_one", rng=rng, pairs=25, steps=3)
+
+
+@pytest.mark.parametrize("norm_", [1e-155, 1e-170, 5e-324, 1e308])
+@pytest.mark.parametrize("constant", [0.0, 1e-200, None, 1e308])
+def test_rows_stay_in_the_unit_ball_at_any_norm(norm_, constant):
+    """Audited: squares of rows below 1e-162 vanished, and rows had norms up to 2.2."""
+    shape = unit_rows((-1, 1), 5, feature_norm=norm_, constant=constant)
+    cells = np.array([[1e-162] * 5, [1e-170] * 5, [5e-324, 1e-160, 0, 0, 0], [1.0] * 5, [0.0] * 5,
+                      [np.inf, 1e300, np.nan, -1e-155, 1e-154]])  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = shape(cells)
+    assert all(sum(Fraction(cell) ** 2 for cell in row.tolist()) <= 1 for row in rows)

@@ -23,7 +23,7 @@ from confide.prediction.erm_solver import (
 )
 from confide.prediction.erm_steps import Steps, steps_of
 from confide.prediction.laws import class_count, whole
-from confide.prediction.rows import Floats, UnitRows, number, unit_rows
+from confide.prediction.rows import Floats, UnitRows, enlarged, number, unit_rows
 from confide.privacy import Adjacency
 
 #: Names of the losses: for two classes, for more.
@@ -77,6 +77,13 @@ class StronglyConvexERM:
     margin. *1-Lipschitz*: s_k(D') <= s_{k+1}(D) - s_1(D) for neighbours D, D', and the margin moves by at
     most s_1(D) ||x|| where the class stays. Where it turns, soundness on both tables says that both k are 0.
 
+    *Small queries.* Class and k depend on the direction of x alone, so `FittedERM.stability` first multiplies
+    each query by a power of two, without rounding, that brings its norm to at least 1/2 (`enlarged`). Then
+    nothing in the chain is lost below the smallest double: the m products of a logit lose 2^-1075 each, below
+    2^-1000 together, and the promised bound e ||x|| on a logit's error is above 2^-54 whatever the weights
+    are, since the public W is at least 1. (With the query as it came, the computed ||x|| and with it all
+    radii were 0 below 1e-162, and k as large as it gets, on both of two neighbours of different classes.)
+
     Persons of several rows: `confide.prediction.Persons` divides k, which gives no less than one step for all
     rows of a person would.
 
@@ -89,6 +96,8 @@ class StronglyConvexERM:
     no rows, one class only               the same path; no rows: class 0, k = 0
     logit of exactly 0                    class 0, k = 0
     query of norm 0                       k = 0
+    query with cells of 1e-170            as the same query times 2^600
+    subnormal query                       0 where `feature_norm` is far above it, else as above
     NaN, infinite cells                   `UnitRows`
     more rows than `max_rows`             the same path; covered up to 2^24 rows whatever was declared
     ridge so small that rounding rules    k small: tau and e are public and grow
@@ -215,7 +224,7 @@ class FittedERM:
 
     def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `confide.prediction.certificate.Certified`."""
-        queries = self.rows(X)
+        queries = enlarged(self.rows(X))[0]
         logits = queries @ self.weights.T
         if logits.shape[1] == 1:
             labels = (logits[:, 0] > 0).astype(np.int64)
@@ -230,13 +239,14 @@ class FittedERM:
         return labels, k
 
     def plain(self, queries: Floats, margin: Floats) -> Labels:
-        """Return the distances without the curvature version."""
-        ratio = margin / (lengths(queries) + 1e-290)
+        """Return the distances without the curvature version, for `enlarged` queries."""
+        length = lengths(queries)
+        ratio = np.where(length > 0.25, margin, 0.0) / np.maximum(length, 0.25)  # below: a query of zeros
         if self.weights.shape[0] == 1:
             return self.steps.distances(ratio)
         return self.steps.distances(ratio, math.sqrt(2.0), 2.0 * self.precision.logit_error)
 
 
 def lengths(queries: Floats) -> Floats:
-    """Return the norms of rows, rounded up."""
+    """Return the norms of rows, rounded up; of `enlarged` rows, where cells may be tiny."""
     return np.sqrt(np.sum(queries * queries, axis=1)) * (1.0 + 2.0**-32)

@@ -84,7 +84,11 @@ class Levels:
     extra: float
 
     def distances(self, queries: Floats, margin: Floats) -> NDArray[np.int64]:
-        """Return the certified distance of each query, at most K."""
+        """Return the certified distance of each `enlarged` query, at most K.
+
+        Its norm is at least 1/2, or it is 0 with margin 0, and ||factor_j x||^2 >= ||x||^2 / ||H_j||, far
+        above what a double holds: nothing here underflows to 0.
+        """
         from confide.prediction.erm import lengths
 
         flat = self.extra * lengths(queries)

@@ -21,7 +21,9 @@ margin(x) is 1-Lipschitz: if s_{k+1}(D) ||x|| < margin(D), then s_k(D') ||x|| < 
 margin(D').
 
 As computed, each step has 4 e more, e the public bound on the rounding of a logit of a row of norm 1 (norms
-of weights included), and is longer by a millionth, which pays for rounding in sums of up to 2^30 steps.
+of weights included), and is longer by a millionth, which pays for rounding in sums of up to 2^24 steps. (A
+ratio of 2^24 steps, the difference and the quotient that k is read from err by 2^-53 of it each, on both
+tables: 6 * 2^-29 < 2e-8 of a step, and a millionth of a step s_1 is at least 5e-7 of the longest.)
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ Floats = NDArray[np.float64]
 
 #: Steps that are followed one by one; later ones have the length that all are bounded by.
 LEVELS = 1024
-_MOST = 2.0**30
+#: Public: distances above it count as it.
+_MOST = 2.0**24
 
 
 @dataclass(frozen=True, eq=False)

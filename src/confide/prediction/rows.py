@@ -40,6 +40,8 @@ class UnitRows:
     infinite, out of bounds     the nearer bound
     1e308 within wide bounds    no overflow: halves are subtracted
     row of zeros                (0, ..., 0, constant), scaled
+    cells or norm below 1e-154  squares do not vanish: norms are taken of `enlarged` rows
+    constant of 1e308           squares do not overflow, for the same reason
     ==========================  =====================================================================
     """
 
@@ -70,8 +72,11 @@ class UnitRows:
         """Return vectors of norm at most 1, [n, p + 1]."""
         cells = self.scaled(X)
         rows = np.column_stack([cells, np.full(cells.shape[0], self.constant)])
-        length = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True))
-        return rows / np.maximum(length, self.norm) * (1.0 - 2.0**-32)
+        unit, exponent = enlarged(rows)
+        length = np.sqrt(np.sum(unit * unit, axis=1, keepdims=True))
+        with np.errstate(over="ignore"):  # a norm far above a row: the row becomes 0
+            norm = np.ldexp(self.norm, -exponent)
+        return unit / np.maximum(length, norm) * (1.0 - 2.0**-32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +115,16 @@ def unit_rows(
     if extra < 0:
         raise ParameterError(f"The 'constant' parameter is {constant!r}.", "Pass a number >= 0.")
     return UnitRows(low / 2 + high / 2, high / 2 - low / 2, norm, extra)
+
+
+def enlarged(rows: Floats) -> tuple[Floats, NDArray[np.int32]]:
+    """Return rows times powers of two, largest |cell| in [1/2, 1), and the exponents [n, 1] taken out.
+
+    Powers of two are exact: no bit of a norm or a product changes, but for those that under- or overflowed.
+    The norm of what is returned is at least 1/2, or 0 for a row of zeros.
+    """
+    exponent = np.frexp(np.max(np.abs(rows), axis=1, initial=0.0, keepdims=True))[1]
+    return np.ldexp(rows, -exponent), exponent
 
 
 def bounds(feature_bounds: Any, columns: int) -> tuple[Floats, Floats]:
