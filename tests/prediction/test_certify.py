@@ -301,6 +301,28 @@ def test_a_ledger_never_takes_seeded_answers(book):
     assert book.total().epsilon == 0
 
 
+def test_a_zcdp_ledger_says_what_it_cannot_take(tmp_path):
+    ledger = Ledger.open(
+        f"sqlite:///{tmp_path}/z.db", dataset="d", epsilon=3, delta=1e-5, adjacency="replace_one",
+        accountant="zcdp",
+    )  # fmt: skip
+    model = confide.certify(table(), ledger=ledger)
+    for release, named in (
+        ("sparse_vector", "sparse_vector"), ("laplace", "smooth_laplace"), ("ptr", "propose_test_release"),
+        ("response", "response"),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match=f"'{named}', whose own delta is 1/1000000") as problem:
+            model.answer(ROWS, "0.1", "1e-6", release)
+        assert "accountant='basic'" in problem.value.remedy
+    for call in (lambda: model.answer(ROWS, "0.1", slack="1e-6"), lambda: model.preview(9, "0.1", slack="1e-6"),
+                 lambda: model.answer(ROWS, "0.1", slack="1e-6", ledger=ledger.handle)):  # fmt: skip
+        with pytest.raises(UnsupportedError, match="'slack' parameter is '1e-6'"):
+            call()
+    assert ledger.total().rho == 0
+    model.answer(ROWS, "0.1")
+    assert ledger.total().rho == Fraction(2, 200)  # two rows, each epsilon^2 / 2
+
+
 def test_a_query_that_cannot_be_read_is_refused_before_the_charge(book):
     own = IntervalTraining((6, 1), {"learning_rate": 1.0, "clip": 0.1}, 9)
     columns = feature_columns(table().schema)

@@ -191,14 +191,25 @@ def _meant(names: list[str]) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
+def _unpriced(event: Event) -> str:
+    """Return the first part of an event without a zCDP cost, with its delta if it has one."""
+    from confide.privacy.accountants import zcdp_cost
+    from confide.privacy.losses import primitives
+
+    part = next((part for part, _ in primitives(event) if zcdp_cost(part) is None), event)
+    delta = part.get("delta")
+    told = "" if delta in (None, "0", 0) else f", whose own delta is {delta}"
+    return f"the mechanism {part.mechanism!r}{told}"
+
+
 def _zcdp(guarantee: Guarantee, budget: Budget) -> Quantity:
     from confide.privacy import zcdp_cost
 
     rho = math.inf if guarantee.epsilon == math.inf else zcdp_cost(guarantee.event)
     if rho is None:
         raise UnsupportedError(
-            f"No zCDP cost is known for the event {guarantee.event.mechanism!r}.",
-            "Use a Gaussian or a pure mechanism, or a ledger with accountant='basic'.",
+            f"No zCDP cost is known for {_unpriced(guarantee.event)}.",
+            "Use a Gaussian mechanism or one with delta = 0, or a ledger with accountant='basic'.",
         )
     if rho == math.inf:
         if not budget.nonprivate:

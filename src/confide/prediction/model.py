@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.errors import DataError, ParameterError, UncertifiedWarning
+from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as as_stream
 from confide.prediction.budgets import Answers, answers
 from confide.prediction.certificate import Certified, Labels, matrix
@@ -193,6 +193,7 @@ class CertifiedModel:
         else:
             cost = answers(release_of(release, epsilon, len(self.classes), delta), count, slack)
         held, seed = self._defaults(ledger, random_state)
+        _check_slack(held, slack)
         marks = (() if held is not None else (UNRECORDED,)) + (() if seed is None else (SEEDED,))
         told = replace(cost.event, parameters=tuple(sorted(self.facts.marks.items())))
         return Guarantee(
@@ -239,7 +240,8 @@ class CertifiedModel:
         release : {"response", "sparse_vector", "cauchy", "laplace", "ptr", "global"}
         slack : amount
             Delta that the exact composition may spend to add less epsilon (see
-            `confide.prediction.budgets.answers`); 0 adds epsilons.
+            `confide.prediction.budgets.answers`); 0 adds epsilons. Refused with a ledger of zCDP, which
+            composes without it.
         epochs : int
             Of "sparse_vector": how many are reserved.
         ledger : Ledger or str, optional
@@ -265,7 +267,7 @@ class CertifiedModel:
         from confide.ledger.ledger import resolve
 
         held, seed = self._defaults(ledger, random_state)
-        source = as_stream(seed)
+        held, source = resolve(held), as_stream(seed)
         queries = self.queries(rows)
         check_queries(self.certified, queries)
         count = queries.shape[0]
@@ -276,10 +278,9 @@ class CertifiedModel:
         )  # fmt: skip
         if count == 0:
             return self.classes[:0].copy()
-        book = resolve(held)
-        if book is not None and self.schema is not None:
-            book.check_schema(self.schema.secrets)
-        with charged(book, guarantee, analyst=analyst, label=label):
+        if held is not None and self.schema is not None:
+            held.check_schema(self.schema.secrets)
+        with charged(held, guarantee, analyst=analyst, label=label):
             labels, k = self.certified.stability(queries)
             if release == SPARSE_VECTOR:
                 told = _by_epochs(labels, k, epsilon, delta, len(self.classes), epochs, source)
@@ -345,6 +346,21 @@ class CertifiedModel:
         from confide.prediction.saved import load_model
 
         return load_model(path, ledger=ledger)
+
+
+def _check_slack(ledger: Any, slack: Amount) -> None:
+    """Refuse a slack that a ledger would not spend: zCDP adds what was run, and its delta is the total's.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    accountant = getattr(getattr(ledger, "budget", None), "accountant", "basic")
+    if accountant == "zcdp" and small_delta(slack):
+        raise UnsupportedError(
+            f"The 'slack' parameter is {slack!r}, and the ledger's accountant 'zcdp' composes without one.",
+            "Leave 'slack' out, or use a ledger with accountant='basic'.",
+        )
 
 
 def check_queries(model: Any, queries: NDArray[np.float64]) -> None:
