@@ -288,3 +288,13 @@ def test_bounds_by_name():
             predicted(bounds)
     whole = {"age": (20, 60), "illness": (0, 1), "more": (0, 1)}
     assert predicted(whole, engine=None, adjacency="replace_one", public="all").shape == (400,)
+
+
+@pytest.mark.parametrize(("label", "engine"), [("wage", "semi_sensitive"), ("member", "dpsgd")])
+def test_the_warning_names_the_engine_that_uses_private_columns(label, engine):
+    columns = schema(label)
+    table = Table.from_frame(frame(300)[["age", "region", "illness", label]], columns)
+    with pytest.warns(
+        UncertifiedWarning, match=f"leaves the private columns out: illness.*'{engine}' uses them"
+    ):
+        train(table, **ASK, adjacency="replace_private_part")

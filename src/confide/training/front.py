@@ -337,9 +337,16 @@ def _warn_of_private(ask: Ask, schema: Any) -> None:
     private = [column.name for column in schema.private]
     if private:
         name = "closed_form" if ask.engine == "auto" else ask.engine
+        # Measured: docs/how-to/semi-sensitive.md.
+        other = (
+            "engine='dpsgd' uses them."
+            if ask.classes
+            else "engine='semi_sensitive' uses them at the same charge; its noise is worth it where rows "
+            "times epsilon are 500 or more a column."
+        )
         warnings.warn(
             UncertifiedWarning(
-                f"The engine {name!r} leaves the private columns out: {', '.join(private[:5])}."
+                f"The engine {name!r} leaves the private columns out: {', '.join(private[:5])}. {other}"
             ),
             stacklevel=4,
         )
