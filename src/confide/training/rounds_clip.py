@@ -26,7 +26,7 @@ SHARES = (0.3, 1.0)
 #: Clips are this many deviations of the residual, or more: 0.84 holds 60 % of a normal law.
 _CLIPS = np.geomspace(0.84, 10.0, 30)
 #: How far clipping may move the mean: SKEW times the mean excess of an exponential tail.
-SKEW = 0.38
+SKEW = 0.4
 
 
 @dataclass(frozen=True)
