@@ -106,14 +106,25 @@ class Faults:
             row[name] = self.marker()
         elif kind == "category":
             name = draw.choice(TEXTS)
-            row[name] = draw.choice((self.marker(), [self.marker()], {self.marker(): 1}, f"north {self.marker()}"))
+            row[name] = draw.choice(
+                (self.marker(), [self.marker()], {self.marker(): 1}, f"north {self.marker()}")
+            )
         elif kind == "range":
             name = draw.choice(NUMBERS)
-            row[name] = draw.choice((10**308 * 17, -(10**320))) if draw.random() < 0.5 else f"1e5 {self.marker()}"
+            row[name] = (
+                draw.choice((10**308 * 17, -(10**320))) if draw.random() < 0.5 else f"1e5 {self.marker()}"
+            )
         else:
             name = draw.choice(NUMBERS)
             row[name] = draw.choice(
-                (self.marker(), [self.marker()], {"value": self.marker()}, True, "41", f"<b>{self.marker()}</b>")
+                (
+                    self.marker(),
+                    [self.marker()],
+                    {"value": self.marker()},
+                    True,
+                    "41",
+                    f"<b>{self.marker()}</b>",
+                )
             )
         return row, name
 
@@ -186,7 +197,11 @@ def malformed(kind: str, full: bool, place: str | None) -> Part:
         wrong = check(here, count)
     part.say("| what | of | wrong | target |", "|---|---|---|---|")
     for what, found in wrong.items():
-        of = f"{count:,} rows" if what == "field not named" else f"{count:,} rows, {count // 2:,} broken bodies"
+        of = (
+            f"{count:,} rows"
+            if what == "field not named"
+            else f"{count:,} rows, {count // 2:,} broken bodies"
+        )
         part.say(f"| {what} | {of} | {len(found)} | {part.hold(f'{what}: none', not found)} |")
     part.say(*(f"- {line}" for found in wrong.values() for line in found[:10]))
     return part
