@@ -85,7 +85,7 @@ class Table:
         return replace(self, X=self.X[places], y=self.y[places])
 
 
-# --- Blobs: the law of /work/shared/cases, two clouds in the plane with squares and cubes as features -------
+# --- Blobs: the law of the golden cases, two clouds in the plane with squares and cubes as features -------
 
 #: Half-widths: the plane within [-2.5, 2.5].
 BLOBS_SCALE = np.repeat(2.5 ** np.arange(1.0, 4.0), 2)
