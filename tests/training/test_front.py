@@ -435,7 +435,7 @@ def test_new_rows_need_neither_label_nor_id(tmp_path, persons):
     np.testing.assert_array_equal(model.predict(chunked), want)
     with pytest.raises(DataError, match="region"):
         model.predict(new[["age"]])
-    with pytest.raises(DataError, match="fitted on arrays"):
+    with pytest.raises(DataError, match="no column 'x'"):
         LinearModel(0.0, np.zeros(1), ("x",), (0, 1)).predict(new)
 
 
