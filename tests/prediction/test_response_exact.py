@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from confide.errors import ParameterError
 from confide.mechanisms.enclosure import exp_minus
 from confide.mechanisms.stream import is_certified, os_stream
+from confide.prediction.ptr import propose_test_release
 from confide.prediction.response import global_law, response_law
+from confide.prediction.smooth import cauchy_law, laplace_law
 from confide.privacy import exact
 
 CLASSES = (2, 3, 10, 100)
@@ -165,3 +168,77 @@ def test_the_draw_is_the_table_integer_by_integer(monkeypatch):
             expected = np.full(4, unit)
             expected[label] = 256 - 3 * unit
             assert counts.tolist() == expected.tolist()
+
+
+SMOOTH = [
+    *((cauchy_law, (epsilon,)) for epsilon in ("0.0001", "0.01", "0.3", "1", "5", "20", "100", "1000")),
+    *((laplace_law, (epsilon, delta))
+      for delta in ("1e-12", "1e-6", "1e-3", "0.05", "0.5", "0.99")
+      for epsilon in ("0.01", "0.3", "1", "3", "10", "24.6", "25", "46.5", "50", "92", "100", "1000")),
+]  # fmt: skip
+
+
+def check_law(law):
+    e, one = growth(law.epsilon), 1 << law.bits
+    table = [answers(2, law.units, one, 0, k) for k in range(len(law.units) + 1)]
+    for here, there in itertools.pairwise(table):
+        assert excess(here, there, e, one, law.delta) <= 0
+        assert excess(there, here, e, one, law.delta) <= 0
+    rival = answers(2, law.units, one, 1, 0)
+    assert excess(table[0], rival, e, one, law.delta) <= 0
+    assert excess(rival, table[0], e, one, law.delta) <= 0
+
+
+@pytest.mark.parametrize(("make", "arguments"), SMOOTH, ids=str)
+def test_smooth_laws_on_every_pair_of_neighbours(make, arguments):
+    """Audited: Laplace noise needed up to 43 delta where epsilon was 3.2 to 4 ln(2/delta)."""
+    law = make(*arguments)
+    assert (law.epsilon, law.delta) == (exact(arguments[0]), exact((*arguments, 0)[1]))
+    check_law(law)
+
+
+@pytest.mark.parametrize("delta", ["1e-12", "1e-6", "1e-3", "0.05"])
+def test_laplace_noise_in_the_range_where_its_own_law_fails(delta):
+    logarithm, bound = math.log(2 / float(delta)), 0
+    for share in np.linspace(2.8, 4.2, 29).tolist():
+        epsilon = f"{share * logarithm:.6f}"
+        law = laplace_law(epsilon, delta)
+        check_law(law)
+        beta_ = float(epsilon) / (2 * logarithm)
+        own = [math.exp(-float(epsilon) * math.exp(beta_ * k) / 4) / 2 for k in range(3)]
+        bound += own[0] > math.exp(float(epsilon)) * own[1] + float(delta)
+        assert law.probabilities(2).wrong[1] >= own[1] * (1 - 1e-6)
+    assert bound or float(delta) > 1e-4  # the range is met: there the noise alone is refuted
+
+
+@pytest.mark.parametrize("delta", ["1e-12", "1e-6", "0.05", "0.5"])
+@pytest.mark.parametrize("epsilon", ["0.01", "0.3", "1", "5", "40"])
+def test_propose_test_release_in_rationals(epsilon, delta):
+    """With any q near e^-epsilon in place of it: both sides are rational in q."""
+    release = propose_test_release(epsilon, delta, 3)
+    bits = 200 + math.ceil(float(epsilon) * (release.threshold + 70) * 1.4427)
+    q = Fraction(exp_minus(exact(epsilon), bits)[0], 1 << bits)
+    share = q / (1 + q)  # P(N >= 1)
+
+    def passes(k):
+        gap = release.threshold - k
+        return share * q**gap if gap >= 0 else 1 - share * q ** (-gap - 1)
+
+    room = 1 + Fraction(1, 1 << 100)
+    assert passes(0) <= exact(delta) * room
+    steps = range(0, release.threshold + 60, max(1, release.threshold // 100))
+    for k in steps:
+        for a, b in ((k, k + 1), (k + 1, k)):
+            here, there = passes(a), passes(b)
+            assert here <= there / q * room
+            assert 1 - here <= (1 - there) / q * room
+            right = here + (1 - here) / 3, there + (1 - there) / 3
+            assert right[0] <= right[1] / q * room
+    p = release.probabilities(5)
+    assert p[5] == pytest.approx(float(passes(5) + (1 - passes(5)) / 3), rel=1e-9)
+
+
+def test_an_epsilon_without_noise_is_refused_before_a_charge():
+    with pytest.raises(ParameterError, match="2\\^-50"):
+        propose_test_release(Fraction(1, 1 << 51), "1e-6", 2)
+    assert propose_test_release(Fraction(1, 1 << 50), "1e-6", 2).draw([0], [0]).shape == (1,)

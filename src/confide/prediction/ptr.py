@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
+from confide.errors import ParameterError
 from confide.mechanisms.choice import uniform_integers
 from confide.mechanisms.discrete import discrete_laplace
 from confide.mechanisms.enclosure import exp_minus
@@ -26,6 +27,8 @@ from confide.prediction.laws import (
 )
 from confide.privacy import Event
 from confide.privacy.exact import Amount
+
+_LEAST = Fraction(1, 1 << 50)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class ProposeTestRelease:
     k = 0                           uniform, but for delta
     delta >= e^-epsilon / (1 + e^-epsilon)   threshold 0: any k > 0 mostly passes
     delta = 0                       ParameterError: use `response`
+    epsilon below 2^-50             ParameterError
     ==============================  ===================================================================
     """
 
@@ -98,12 +102,19 @@ def propose_test_release(epsilon: Amount, delta: Amount, classes: int) -> Propos
     Parameters
     ----------
     epsilon : amount
-        In (0, 1000].
+        In [2^-50, 1000].
     delta : amount
         In (0, 1).
     classes : int
+
+    Raises
+    ------
+    ParameterError
     """
-    return _release(positive_epsilon(epsilon), small_delta(delta, positive=True), class_count(classes))
+    value = positive_epsilon(epsilon)
+    if value < _LEAST:  # what noise can be drawn at: known before anything is charged
+        raise ParameterError(f"The 'epsilon' parameter is {epsilon!r}.", "Pass at least 2^-50 here.")
+    return _release(value, small_delta(delta, positive=True), class_count(classes))
 
 
 @lru_cache(maxsize=64)

@@ -13,9 +13,25 @@ cauchy      epsilon / 6               6 S / epsilon times Cauchy      arctan(12 
 laplace     epsilon / (2 ln(2/delta)) 2 S / epsilon times Laplace     exp(-epsilon / (4 S)) / 2
 ==========  ========================  ==============================  ===================================
 
-Cauchy: epsilon-DP, their lemma 2.7 with gamma = 2 (alpha = beta = epsilon / (2 (gamma + 1))). Laplace:
-(epsilon, delta)-DP, their example 3 in one dimension. At k = 0, S = 1 is the global sensitivity (F58).
-Probability of the certified class at epsilon = 1 with Cauchy noise: .526 at k = 0, .632 at 10, .995 at 40.
+Cauchy: epsilon-DP, their lemma 2.7 with gamma = 2 (alpha = beta = epsilon / (2 (gamma + 1))). Laplace: their
+example 3 in one dimension, which needs epsilon small beside ln(2/delta): for delta below 1e-3 the law alone
+is not (epsilon, delta)-DP where epsilon lies between 3.2 and 4 times ln(2/delta) (it would take 3 delta at
+1e-6 and 43 at 1e-12). At k = 0, S = 1 is the global sensitivity (F58). Probability of the certified class at
+epsilon = 1 with Cauchy noise: .526 at k = 0, .632 at 10, .995 at 40.
+
+**Neither proof is relied on.** With w_k the probability above, rounded up to a grid, and E = e^epsilon, what
+is drawn is
+
+    u_0 = max(w_0, (1 - delta) / (E + 1)),
+    u_{k+1} = max(w_{k+1}, (u_k - delta) / E, 1 - delta - E (1 - u_k)),
+
+in integers that are rounded up and do not grow, with a rational E <= e^epsilon. That is (epsilon, delta)-DP
+whatever w is, as long as it falls in k and w_0 <= 1/2. Neighbours with one class have k and k + 1: u_k <= E
+u_{k+1} + delta and 1 - u_{k+1} <= E (1 - u_k) + delta are the second and third terms; the reverse directions
+hold because u falls: each term is at most u_k, the third since 1 - delta - E (1 - u_k) <= 1 - (1 - u_k).
+Neighbours with two classes have k = 0 twice: 1 - u_0 <= E u_0 + delta is the first line, and u_0 <= 1/2 the
+other direction. Where the table ends, u is constant. The maximum binds in that range of epsilon alone, and in
+tails below 2^-140.
 """
 
 from __future__ import annotations
@@ -28,15 +44,15 @@ from functools import lru_cache
 from confide.errors import ParameterError, UnsupportedError
 from confide.mechanisms.enclosure import divide_up
 from confide.prediction.laws import LEVELS, Law, class_count, positive_epsilon, small_delta
+from confide.prediction.response import inverse_growth
 from confide.privacy import Event
 from confide.privacy.exact import Amount
 
 _BITS = 192
-#: A wrong class rarer than this is not followed further: k past it counts as that one.
-_RAREST = 2.0**-140
-#: Paid for the floating-point error of a probability, which is below a relative 2^-35: exponents stay below
-#: 100, are formed with fewer than 10 roundings and one exponential of an argument below 100, and a relative
-#: error of 100 (10 + 100) 2^-53 < 2^-39 follows. Both sides of a ratio: 2 * 2^-35 < 2^-32.
+_RAREST = 1 << 52
+#: Off epsilon, so that floating-point error (below a relative 2^-35: exponents stay below 100, are formed
+#: with fewer than 10 roundings and one exponential of an argument below 100, and a relative error of
+#: 100 (10 + 100) 2^-53 < 2^-39 follows; twice in a ratio) makes no maximum bind where none should.
 _SLACK = Fraction(1, 1 << 32)
 _LEAST = Fraction(1, 1 << 20)
 
@@ -89,7 +105,7 @@ def _cauchy(epsilon: Fraction) -> Law:
         return math.atan(12.0 * math.exp(-inner * k / 6.0) / inner) / math.pi
 
     event = Event.of("smooth_cauchy", epsilon=str(epsilon))
-    return Law(event, epsilon, Fraction(0), 2, _BITS, _units(wrong))
+    return Law(event, epsilon, Fraction(0), 2, _BITS, _units(wrong, epsilon, Fraction(0)))
 
 
 @lru_cache(maxsize=64)
@@ -102,18 +118,28 @@ def _laplace(epsilon: Fraction, delta: Fraction) -> Law:
         return math.exp(-inner * math.exp(min(beta * k, 700.0)) / 4.0) / 2.0
 
     event = Event.of("smooth_laplace", epsilon=str(epsilon), delta=str(delta))
-    return Law(event, epsilon, delta, 2, _BITS, _units(wrong))
+    return Law(event, epsilon, delta, 2, _BITS, _units(wrong, epsilon, delta))
 
 
-def _units(wrong: Callable[[int], float]) -> tuple[int, ...]:
-    units: list[int] = []
-    for k in range(LEVELS):
-        value = wrong(k)
-        if units and value < _RAREST:
+def _units(wrong: Callable[[int], float], epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
+    """Return u_0, u_1, ... in units of 2^-bits; later ones count as the last."""
+    h, one = inverse_growth(epsilon, 160)  # E = one / h
+    n, d = delta.numerator, delta.denominator
+    grid = 1 << _BITS
+    units = [max(_on_grid(wrong(0)), divide_up((d - n) * h * grid, d * (one + h)))]
+    while len(units) < LEVELS:
+        u = units[-1]
+        falling = divide_up(h * (u * d - n * grid), one * d)
+        growing = divide_up((d - n) * h * grid - one * d * (grid - u), h * d)
+        units.append(max(min(u, _on_grid(wrong(len(units)))), falling, growing))
+        if units[-1] == u < _RAREST:  # so few units fall no more
             break
-        exact = Fraction(value)
-        units.append(divide_up(exact.numerator << _BITS, exact.denominator))
     return tuple(units)
+
+
+def _on_grid(value: float) -> int:
+    exact = Fraction(value)
+    return divide_up(exact.numerator << _BITS, exact.denominator)
 
 
 def _epsilon(epsilon: Amount, classes: int, name: str) -> Fraction:
