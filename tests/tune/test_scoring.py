@@ -178,7 +178,7 @@ def test_a_table_of_classes_is_fitted_and_scored_by_category():
     for classes in (["a", "b"], ["b", "a"]):
         result = tuned(classes)
         assert result.score > 0.9
-        assert np.mean(result.model.predict(table.public) == np.where(x > 0, "b", "a")) > 0.9
+        assert np.mean(result.model.predict(table.public.matrix) == np.where(x > 0, "b", "a")) > 0.9
     with pytest.raises(ParameterError, match="label's categories"):
         tuned([0, 1])
     with pytest.raises(ParameterError, match="score='accuracy'"):
