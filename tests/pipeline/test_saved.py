@@ -51,6 +51,13 @@ def test_a_released_model_comes_back_as_it_is(kind, tmp_path):
 def test_a_certified_model_and_a_result(tmp_path):
     confide.certify(classes()).save(tmp_path / "c.npz")
     assert isinstance(confide.load(tmp_path / "c.npz"), CertifiedModel)
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    made = confide.CertifiedClassifier([0, 1], (-1, 1)).fit(X, X[:, 0] > 0)
+    made.save(tmp_path / "a.npz")
+    held = confide.load(tmp_path / "a.npz", ledger="sqlite:///l.db#a")
+    assert isinstance(held, confide.CertifiedClassifier)
+    assert held.ledger == "sqlite:///l.db#a"
+    np.testing.assert_array_equal(held.stability(X)[1], made.stability(X)[1])
     result = confide.train(number(), **ASK)
     (tmp_path / "r.json").write_text(result.to_json())
     np.testing.assert_array_equal(confide.load(tmp_path / "r.json").predict(ROWS), result.predict(ROWS))

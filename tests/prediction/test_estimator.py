@@ -75,6 +75,24 @@ def test_the_ledger_is_charged_before_anything_is_computed(tmp_path):
     assert model.answer(X[:0], 1).shape == (0,)
 
 
+def test_a_call_may_name_its_ledger_analyst_and_seed(tmp_path):
+    ledger = Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="d", epsilon=3, delta=0, adjacency="replace_one"
+    )
+    ledger.grant("ann", 2)
+    model, X, _ = fitted(random_state=None)
+    told = model.answer(X[:9], "0.1", random_state=5)
+    assert np.array_equal(told, model.model_.answer(X[:9], "0.1", random_state=5))
+    assert model.guarantee_.assumptions == ("seeded", "unrecorded")
+    assert model.preview(9, "0.1", random_state=5) == model.guarantee_
+    model.answer(X[:2], 1, ledger=ledger, analyst="ann", label="monday")
+    assert model.guarantee_ == model.preview(2, 1, ledger=ledger)
+    assert ledger.total().epsilon == 2
+    assert ledger.show()["charges"][0]["label"] == "monday"
+    with pytest.raises(BudgetError):
+        model.answer(X[:1], 1, ledger=ledger, analyst="ann")
+
+
 def test_epochs_are_reserved_and_end():
     model, X, _ = fitted(alpha=0.01)
     told = model.answer(X, 20, 1e-6, "sparse_vector", epochs=3)
@@ -177,6 +195,44 @@ def test_bad_requests():
         model.answer(X, 0)
     with pytest.raises(ParameterError, match="'epochs'"):
         model.answer(X, 1, 1e-6, "sparse_vector", epochs=0)
+    with pytest.raises(UnsupportedError, match="'epochs' parameter is 3 with release='response'"):
+        model.answer(X, 1, epochs=3)
+    for epsilon in (-1, 0, 1001, float("nan"), True):
+        with pytest.raises(ParameterError, match=r"'epsilon' parameter is .*\(0, 1000\]"):
+            model.answer(X, epsilon)
+    for slack in (-1, 1, "x"):
+        for terms in ((1,), (1, 1e-6, "sparse_vector")):
+            with pytest.raises(ParameterError, match=r"'slack' parameter is .* 0 <= slack < 1"):
+                model.answer(X, *terms, slack=slack)
+
+
+def test_a_loss_of_two_classes_is_refused_for_more():
+    X, y = blobs(90, classes=3)
+    with pytest.raises(UnsupportedError, match="'huber_hinge' with 3 classes"):
+        CertifiedClassifier([0, 1, 2], BOUNDS, model="huber_hinge").fit(X, y)
+
+
+def test_an_answer_of_no_rows_has_no_older_guarantee():
+    model, X, _ = fitted()
+    model.answer(X[:2], 1)
+    assert model.guarantee_.epsilon == 2
+    assert model.answer(X[:0], 1).size == 0
+    assert model.model_.guarantee is None
+    assert not hasattr(model, "guarantee_")
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "replace_label", "add_remove_one"])
+def test_ids_that_repeat_are_no_privacy_unit_without_a_bound(relation):
+    X, y = blobs(90)
+    ids = np.arange(90) // 2
+    model = CertifiedClassifier([0, 1], BOUNDS, ridge=3.0, adjacency=relation)
+    model.fit(X, y, ids=ids * 2 + np.arange(90) % 2)
+    if relation == "add_remove_one":  # ids are secret: nothing looks
+        assert model.fit(X, y, ids=ids).model_.unit == "row"
+    else:
+        with pytest.raises(DataError, match="max_rows_per_id"):
+            model.fit(X, y, ids=ids)
+    assert model.set_params(max_rows_per_id=2).fit(X, y, ids=ids).model_.unit == "person"
 
 
 SECRET = "labels are secret: whether one is missing, infinite or no class must not show in an exception"

@@ -316,6 +316,18 @@ def test_a_model_of_a_table_is_no_classifier(path):
         CertifiedClassifier.load(path)
 
 
+@pytest.mark.parametrize(
+    "rows", [{"a": [1.0], "b": [2.0]}, [{"a": 1.0, "b": 2.0}], "rows.csv", Path("rows.csv")]
+)
+def test_the_model_of_a_classifier_names_no_columns(tmp_path, rows):
+    X, y = blobs(100, p=2, seed=3)
+    CertifiedClassifier([0, 1], (-1, 1)).fit(X, y).save(tmp_path / "m.npz")
+    model = CertifiedModel.load(tmp_path / "m.npz")
+    assert model.answer([[0.1, 0.2]], 1).shape == (1,)
+    with pytest.raises(DataError, match="fitted on arrays and has no schema"):
+        model.answer(rows, 1)
+
+
 def test_classes_without_a_stored_form(tmp_path):
     X, y = blobs(60, p=2, seed=3)
     classes = np.array([None, "yes"], dtype=object)

@@ -18,6 +18,7 @@ def load(path: str | PathLike[str], *, ledger: Any = None) -> Any:
     ===========================================================  ============================================
     of `save`, or a result in JSON (``--out``)                   `LinearModel`, `TableModel` or `SparseModel`
     of `CertifiedModel.save` or ``confide certify``              `CertifiedModel`
+    of `CertifiedClassifier.save`                                `CertifiedClassifier`
     ===========================================================  ============================================
 
     Parameters
@@ -36,9 +37,9 @@ def load(path: str | PathLike[str], *, ledger: Any = None) -> Any:
     from confide.prediction.saved import holds_certified
 
     if holds_certified(path):
-        from confide.prediction import CertifiedModel
+        from confide.prediction.estimator import certified_of
 
-        return CertifiedModel.load(path, ledger=ledger)
+        return certified_of(path, ledger=ledger)
     if ledger is not None:
         raise ParameterError(
             "A ledger is given for a model whose predictions are free.", "Leave out 'ledger'."

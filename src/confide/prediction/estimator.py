@@ -166,7 +166,14 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         ids : sequence of int, str or bytes, optional
             The privacy unit's id of each row: see `confide.prediction.certificate`. Required with
-            `max_rows_per_id`; else each unit has one row.
+            `max_rows_per_id`. Without it the unit is a row, whatever the ids say: ids that repeat are refused
+            under the replacement relations, where they are public. Under ADD_REMOVE_ONE they are secret and
+            nothing looks: there each person has to have one row.
+
+        Raises
+        ------
+        DataError
+            If ids repeat without `max_rows_per_id`, under a replacement relation.
         """
         vars(self).pop("model_", None)  # no older model under new parameters
         known = public_classes(self.classes)
@@ -178,6 +185,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         codes = class_codes(column(y, n), known)
         certificate = recipe.build(len(known), self.feature_bounds, p, n)
         unit = getattr(certificate, "unit", "row")
+        if unit == "row" and recipe.relation is not Adjacency.ADD_REMOVE_ONE:
+            _check_distinct(ids)
         facts = Facts(known, recipe.relation, p, unit, marks=recipe.marks)
         facts = replace(facts, provenance=provenance(facts, certificate))
         self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
@@ -198,7 +207,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """Of the last `answer`."""
         told = self.model_.guarantee
         if told is None:
-            raise AttributeError("guarantee_ comes with the first 'answer'.")
+            raise AttributeError("guarantee_ comes with an 'answer' of at least one row.")
         return told
 
     def _queries(self, X: Any) -> NDArray[np.float64]:
@@ -233,13 +242,21 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
     ) -> Guarantee:
         """Return the guarantee that `answer` would have for `count` rows; reads nothing private."""
         check_is_fitted(self, "model_")
         return self.model_.preview(
             count, epsilon, delta, release,
-            slack=slack, epochs=epochs, ledger=self.ledger, random_state=self.random_state,
+            slack=slack, epochs=epochs, **self._defaults(ledger, random_state),
         )  # fmt: skip
+
+    def _defaults(self, ledger: Any, random_state: Any) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger if ledger is None else ledger,
+            "random_state": self.random_state if random_state is None else random_state,
+        }
 
     def answer(
         self,
@@ -250,6 +267,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        analyst: str | None = None,
+        label: str = "CertifiedClassifier",
     ) -> NDArray[Any]:
         """Answer queries privately; the composition over all of them is charged first.
 
@@ -257,8 +278,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (q, p)
             Public queries.
-        epsilon, delta, release, slack, epochs
-            See `CertifiedModel.answer`.
+        epsilon, delta, release, slack, epochs, ledger, random_state, analyst, label
+            See `CertifiedModel.answer`; ledger and noise seed default to those of the constructor.
 
         Returns
         -------
@@ -274,7 +295,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         queries = self._queries(X)
         return self.model_.answer(
             queries, epsilon, delta, release, slack=slack, epochs=epochs,
-            ledger=self.ledger, random_state=self.random_state, label=type(self).__name__,
+            **self._defaults(ledger, random_state), analyst=analyst, label=label,
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -305,8 +326,14 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if shell is None:
             raise DataError(
                 f"The file {path} holds the model of a table.",
-                "Read it with confide.prediction.CertifiedModel.",
+                "Read it with confide.load, or confide.prediction.CertifiedModel.load.",
             )
+        return cls._around(path, (model, shell, names), ledger)
+
+    @classmethod
+    def _around(cls, path: Any, parts: tuple[CertifiedModel, dict[str, Any], Any], ledger: Any) -> Self:
+        """Return the classifier of a file that was read."""
+        model, shell, names = parts
         try:
             self = cls(**{**shell, "classes": model.classes.tolist(), "ledger": ledger})
         except TypeError:
@@ -326,6 +353,33 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         except TypeError:  # not declared yet
             tags.classifier_tags.multi_class = True
         return tags
+
+
+def certified_of(path: str | os.PathLike[str], *, ledger: Any = None) -> CertifiedModel | CertifiedClassifier:
+    """Return what a file holds: the model of a table, or a classifier with the names of its columns."""
+    model, shell, names = read(path, ledger=ledger)
+    if shell is None:
+        return model
+    model.ledger = None  # the classifier's own
+    return CertifiedClassifier._around(path, (model, shell, names), ledger)  # pyright: ignore[reportPrivateUsage]
+
+
+def _check_distinct(ids: Any) -> None:
+    """Refuse public ids that repeat where the unit is a row: each would be several units.
+
+    Raises
+    ------
+    DataError
+    """
+    try:
+        repeated = ids is not None and len(set(np.asarray(ids, dtype=object).tolist())) < len(ids)
+    except TypeError:  # not hashable: whoever uses the ids says so
+        return
+    if repeated:
+        raise DataError(
+            "Some ids have several rows, and without 'max_rows_per_id' the guarantee is one of a row.",
+            "Pass max_rows_per_id, the most rows of a person, or leave 'ids' out.",
+        )
 
 
 def column(y: Any, rows: int) -> NDArray[Any]:

@@ -80,7 +80,7 @@ class CertifiedModel:
     provenance : dict
         Public: version, certificate with its public parameters, digest of the schema, seed and key.
     guarantee : Guarantee or None
-        Of the last `answer`.
+        Of the last `answer`; None before, and after an answer of no rows.
 
     Notes
     -----
@@ -188,10 +188,17 @@ class CertifiedModel:
         >>> print(model.preview(20, "0.3").epsilon)
         6
         """
+        small_delta(slack, name="slack")
         if release == SPARSE_VECTOR:
             cost = self._epochs(epsilon, delta, slack, epochs)
         else:
-            cost = answers(release_of(release, epsilon, len(self.classes), delta), count, slack)
+            law = release_of(release, epsilon, len(self.classes), delta)
+            if epochs != 1:
+                raise UnsupportedError(
+                    f"The 'epochs' parameter is {epochs!r:.80} with release={release!r}.",
+                    "Leave it out: it belongs to 'sparse_vector'.",
+                )
+            cost = answers(law, count, slack)
         held, seed = self._defaults(ledger, random_state)
         _check_slack(held, slack)
         marks = (() if held is not None else (UNRECORDED,)) + (() if seed is None else (SEEDED,))
@@ -277,6 +284,7 @@ class CertifiedModel:
             slack=slack, epochs=epochs, ledger=held, random_state=seed,
         )  # fmt: skip
         if count == 0:
+            self.guarantee = None  # not that of an older answer
             return self.classes[:0].copy()
         if held is not None and self.schema is not None:
             held.check_schema(self.schema.secrets)
@@ -303,7 +311,7 @@ class CertifiedModel:
             If the columns are not those of the fit. Queries are public.
         """
         if self.schema is None:
-            found = matrix(rows, "rows")
+            found = matrix(_cells_alone(rows), "rows")
         else:
             found = encoded(rows, self.schema)
         if found.shape[1] != self.facts.columns:
@@ -346,6 +354,22 @@ class CertifiedModel:
         from confide.prediction.saved import load_model
 
         return load_model(path, ledger=ledger)
+
+
+def _cells_alone(rows: Any) -> Any:
+    """Refuse, for a model on arrays, rows that only a schema could read.
+
+    Raises
+    ------
+    DataError
+    """
+    first = rows[0] if isinstance(rows, list | tuple) and rows else None
+    if isinstance(rows, Mapping | str | os.PathLike) or isinstance(first, Mapping) or hasattr(rows, "chunks"):
+        raise DataError(
+            "The model was fitted on arrays and has no schema that reads columns by name or a file.",
+            "Pass a matrix with the columns of the fit in their order, or certify a table.",
+        )
+    return rows
 
 
 def _check_slack(ledger: Any, slack: Amount) -> None:
