@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from confide.privacy.exact import show
@@ -31,7 +32,11 @@ def standing(front: Front) -> Standing:
 
 def overview(held: Records) -> Overview:
     """Return the moving part of the page."""
-    return Overview(_line(held.total, "all analysts"), tuple(map(_line, held.accounts)), held.history)
+    total = _line(held.total, "all analysts")
+    # The line goes on to this moment, whenever the last charge was.
+    now = (datetime.now(UTC), float(total.spent["epsilon"]))
+    history = (*held.history, now) if held.history else ()
+    return Overview(total, tuple(map(_line, held.accounts)), history)
 
 
 def _line(line: AccountLine, name: str = "") -> Account:

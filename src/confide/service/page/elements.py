@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from confide.ledger.budget import Quantity
 from confide.privacy.exact import show
 from confide.report.html import Safe, join, tag
@@ -20,9 +22,9 @@ def words(value: Quantity) -> str:
 
 def share(spent: Quantity, limit: Quantity) -> float:
     """Return which part of a limit is spent, 0 to 1."""
-    if limit == 0:
-        return 1.0
-    return min(1.0, float(spent) / float(limit)) if float(limit) != float("inf") else 0.0
+    if limit == math.inf:
+        return 0.0
+    return min(1.0, float(spent) / float(limit)) if limit else 1.0
 
 
 def meter(account: Account) -> Safe:

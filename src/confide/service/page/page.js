@@ -27,6 +27,8 @@
   let lost = false;
   const say = (text) => { news.textContent = text; };
   const open = () => [...live.querySelectorAll("details")].map((item) => item.open);
+  const tiles = () => [...live.querySelectorAll(".tiles div")].map((tile) =>
+    `${tile.querySelector("dt").textContent} ${tile.querySelector("dd").textContent}`).join(", ");
   const update = async () => {
     if (document.hidden || live.contains(document.activeElement)) return;
     let answer;
@@ -46,14 +48,13 @@
     if (text === shown) return;
     const first = shown === null;
     const states = open();
+    const before = tiles();
     shown = text;
     // The server's own, escaped HTML.
     live.replaceChildren(document.createRange().createContextualFragment(text));
     live.querySelectorAll("details").forEach((item, place) => { item.open = Boolean(states[place]); });
-    if (first) return;
-    const tiles = [...live.querySelectorAll(".tiles div")].map((tile) =>
-      `${tile.querySelector("dt").textContent} ${tile.querySelector("dd").textContent}`);
-    say(`Updated: ${tiles.join(", ")}.`);
+    // The time on the picture moves too: only numbers are worth hearing.
+    if (!first && tiles() !== before) say(`Updated: ${tiles()}.`);
   };
   update();
   setInterval(update, SECONDS * 1000);

@@ -23,7 +23,7 @@ button[aria-disabled]{opacity:1;background:var(--muted);cursor:default}
 input:focus-visible,select:focus-visible,button:focus-visible,summary:focus-visible,.outcome:focus-visible{
 outline:3px solid var(--accent);outline-offset:2px}
 .outcome{background:var(--panel);border-left:.35rem solid var(--accent);padding:.2rem 1.2rem .6rem;
-margin:0 0 1.2rem}
+margin:1.2rem 0}
 .outcome h2{border:0;padding:0;margin:.8rem 0 .2rem}
 .outcome.problem{border-color:var(--alarm)}
 .outcome .answer{font-size:1.8rem;font-weight:700;margin:.2rem 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -33,7 +34,8 @@ class Account:
 
     def left(self, part: str) -> Quantity:
         """Return what is left of ``epsilon`` or ``delta``."""
-        return max(self.limit[part] - self.spent[part], 0)
+        limit = self.limit[part]
+        return limit if limit == math.inf else max(limit - self.spent[part], 0)
 
 
 @dataclass(frozen=True)
