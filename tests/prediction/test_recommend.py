@@ -246,6 +246,8 @@ def test_text_names_budget_release_and_warning(advice):
         ({"rows": 0}, ParameterError),
         ({"releases": ["nothing"]}, ParameterError),
         ({"releases": []}, ParameterError),
+        ({"releases": "response"}, ParameterError),
+        ({"certificates": "erm"}, ParameterError),
         ({"certificates": ["nothing"]}, ParameterError),
         ({"certificates": []}, ParameterError),
         ({"alphas": [0]}, ParameterError),

@@ -89,7 +89,8 @@ def per_answer(epsilon: Amount, delta: Amount, count: int, *, each_delta: Amount
     >>> round(per_answer(10, 1e-5, 100), 3)
     0.204
     """
-    number, total, own = whole(count, "count", 1), small_delta(delta), small_delta(each_delta)
+    number, total = whole(count, "count", 1), small_delta(delta)
+    own = small_delta(each_delta, name="each_delta")
     used = min(Fraction(1), number * own)
     if used > total:
         raise ParameterError(

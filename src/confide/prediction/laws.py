@@ -190,16 +190,24 @@ def class_count(classes: Any) -> int:
 
 def positive_epsilon(epsilon: Amount) -> Fraction:
     """Return the epsilon of an answer: exact, in (0, 1000]."""
-    value = exact(epsilon, "epsilon")
-    if not 0 < value <= 1000:
-        raise ParameterError(f"The 'epsilon' parameter is {epsilon!r}.", "Pass a number in (0, 1000].")
+    value = _amount(epsilon)
+    if value is None or not 0 < value <= 1000:
+        raise ParameterError(f"The 'epsilon' parameter is {epsilon!r:.80}.", "Pass a number in (0, 1000].")
     return value
 
 
-def small_delta(delta: Amount, *, positive: bool = False) -> Fraction:
-    """Return the delta of an answer: exact, in [0, 1) or (0, 1)."""
-    value = exact(delta, "delta")
-    if value >= 1 or (positive and value == 0):
+def small_delta(delta: Amount, *, positive: bool = False, name: str = "delta") -> Fraction:
+    """Return the delta of an answer, or what else is called `name`: exact, in [0, 1) or (0, 1)."""
+    value = _amount(delta)
+    if value is None or value >= 1 or (positive and value == 0):
         lower = "0 <" if positive else "0 <="
-        raise ParameterError(f"The 'delta' parameter is {delta!r}.", f"Pass {lower} delta < 1.")
+        raise ParameterError(f"The '{name}' parameter is {delta!r:.80}.", f"Pass {lower} {name} < 1.")
     return value
+
+
+def _amount(value: Amount) -> Fraction | None:
+    """Return an exact amount, or None for what is none: the caller says which it takes."""
+    try:
+        return exact(value)
+    except ParameterError:
+        return None

@@ -144,6 +144,11 @@ class Recipe:
                 f"The 'model' parameter is {self.model!r:.80} with certificate={self.certificate!r}.",
                 f"Pass one of {', '.join(map(repr, MODELS[self.certificate]))}.",
             )
+        if self.model == "huber_hinge" and classes > 2:
+            raise UnsupportedError(
+                f"The 'model' parameter is 'huber_hinge' with {classes} classes.",
+                "Leave it out: more than two classes have the softmax.",
+            )
         self._check_owners()
         if feature_bounds is None:
             raise ParameterError(

@@ -132,6 +132,9 @@ def recommend(
     >>> advice.best.release, round(advice.best.price.epsilon, 3)
     ('response', 0.204)
     """
+    for name, value in (("releases", releases), ("certificates", certificates), ("models", models)):
+        if isinstance(value, str):  # a sequence, but of letters
+            raise ParameterError(f"The '{name}' parameter is the text {value!r:.80}.", "Pass a list.")
     if hasattr(X, "schema"):
         X, y, classes, feature_bounds, norm = _of_table(X, y, classes, feature_bounds, public)
         feature_norms = [norm if value is None else value for value in feature_norms]
@@ -198,9 +201,9 @@ def _public_rows(X: Any, y: Any, known: Any) -> tuple[Floats, Labels]:
 
 
 def _models(models: Sequence[str] | None, classes: int) -> tuple[str, ...]:
-    if classes > 2:
-        return ("softmax",)
-    return ("logistic", "huber_hinge") if models is None else tuple(models)
+    if models is not None:
+        return tuple(models)
+    return ("logistic", "huber_hinge") if classes == 2 else ("softmax",)
 
 
 def _settings(
