@@ -214,15 +214,18 @@ def test_laplace_noise_in_the_range_where_its_own_law_fails(delta):
 @pytest.mark.parametrize("delta", ["1e-12", "1e-6", "0.05", "0.5"])
 @pytest.mark.parametrize("epsilon", ["0.01", "0.3", "1", "5", "40"])
 def test_propose_test_release_in_rationals(epsilon, delta):
-    """With any q near e^-epsilon in place of it: both sides are rational in q."""
+    """With powers of e^-epsilon that are enclosed within a relative 2^-150."""
     release = propose_test_release(epsilon, delta, 3)
     bits = 200 + math.ceil(float(epsilon) * (release.threshold + 70) * 1.4427)
-    q = Fraction(exp_minus(exact(epsilon), bits)[0], 1 << bits)
-    share = q / (1 + q)  # P(N >= 1)
 
-    def passes(k):
+    def power(exponent):
+        return Fraction(exp_minus(exact(epsilon) * exponent, bits)[0], 1 << bits)
+
+    q = power(1)
+
+    def passes(k):  # P(N >= m) = q^m / (1 + q) for m >= 1
         gap = release.threshold - k
-        return share * q**gap if gap >= 0 else 1 - share * q ** (-gap - 1)
+        return power(gap + 1) / (1 + q) if gap >= 0 else 1 - power(-gap) / (1 + q)
 
     room = 1 + Fraction(1, 1 << 100)
     assert passes(0) <= exact(delta) * room
