@@ -116,12 +116,15 @@ def application() -> FastAPI:
 def warm(service: Service) -> None:
     """Go once through what a request goes through, so that the first one does not overrun its time.
 
-    The row is public, made of the schema alone, and the key is none: the transaction refuses and writes nothing.
+    The row is public, made of the schema alone, and the key is none: the transaction refuses, writing nothing.
+    Noise is drawn once and thrown away, which loads its kernels.
     """
+    from confide.mechanisms import discrete_laplace
     from confide.prediction.model import feature_columns
     from confide.service.records import Analyst, KeyRevoked
     from confide.service.rows import example_row
 
+    discrete_laplace(1, 1)
     row = example_row(feature_columns(service.model.schema))
     with suppress(KeyRevoked):
         service.answer(Analyst("", "no such key"), [row], "warm")
