@@ -116,7 +116,7 @@ def application() -> FastAPI:
 def warm(service: Service) -> None:
     """Go once through what a request goes through, so that the first one does not overrun its time.
 
-    The row is public, made of the schema alone, and the key is none: the transaction refuses, writing nothing.
+    The row is public, made of the schema, and the key is none: the transaction refuses and writes nothing.
     Noise is drawn once and thrown away, which loads its kernels.
     """
     from confide.mechanisms import discrete_laplace
