@@ -107,12 +107,12 @@ def create_app(service: Service, *, counts: str | None = None) -> FastAPI:
     ParameterError
         For a model on arrays, and where the extra ``serve`` is not installed.
     """
-    from confide import __version__
+    from importlib.metadata import version
 
     front = Front(service, counts)
     app = FastAPI(
         title=f"Private answers about {service.model.schema.name}",
-        version=__version__,
+        version=version("confide"),
         description="Each answer is differentially private for the table that the model was trained on. "
         "Ask for /v1/guarantee.",
         docs_url=None,
