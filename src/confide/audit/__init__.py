@@ -1,0 +1,40 @@
+"""Attacks on our own guarantees: ``confide audit`` tries to break each claim of `registry`.
+
+=============  =========================================================================================
+layer          what it does
+=============  =========================================================================================
+`exact`        enumerates outputs on searched neighbours: privacy profiles in rationals and intervals
+`blackbox`     learns to tell outputs of neighbours apart: a lower bound on epsilon, with confidence
+`replay`       records a run's mechanism calls on one table and replays its answers on the other
+`sides`        compares exceptions, messages, warnings, charges and types on neighbours
+=============  =========================================================================================
+
+`museum` holds known-bad variants, each of which a layer must catch. `run` plans and resumes; `page` and
+`guarantees` write what was found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confide.lazy import lazy
+
+if TYPE_CHECKING:
+    from confide.audit.registry import Claim as Claim
+    from confide.audit.registry import Kind as Kind
+    from confide.audit.registry import Pair as Pair
+    from confide.audit.registry import claims as claims
+    from confide.audit.registry import register as register
+
+_WHERE = {
+    "Claim": "registry",
+    "Kind": "registry",
+    "Pair": "registry",
+    "claims": "registry",
+    "register": "registry",
+}
+
+__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+__getattr__, __dir__ = lazy(__name__, _WHERE)

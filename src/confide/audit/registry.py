@@ -1,0 +1,176 @@
+"""What is claimed: each mechanism, release, engine and estimator with how to attack it.
+
+A `Claim` says what is promised (epsilon, delta, adjacency), where that is proved, on which neighbouring
+tables it is tried and how it is run. The layers of the audit read it: `exact` its laws, `blackbox` its
+outputs, `replay` and `sides` one whole run. The claims themselves are in `confide.audit.claims`, a module a
+room; `claims` loads them. A public name that no claim covers and that `exempt.EXEMPT` does not excuse fails the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.errors import ParameterError
+from confide.mechanisms import RandomStream, is_certified
+from confide.privacy import Adjacency, exact
+
+Floats = NDArray[np.float64]
+#: Outcome -> its probability, within [low, high]. An outcome is a number or a tuple of numbers.
+Law = Mapping[Any, tuple[Fraction, Fraction]]
+
+#: Modules of `confide.audit.claims`.
+ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "pipeline")
+
+
+class Kind(Enum):
+    """What a claim is about, from the ground up."""
+
+    MECHANISM = "mechanism"
+    RELEASE = "release"
+    ENGINE = "engine"
+    ESTIMATOR = "estimator"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two tables, neighbours under the adjacency of the claim.
+
+    Parameters
+    ----------
+    name : str
+        Why this pair: ``"extreme row"``, ``"tie"``, ...
+    here, there : object
+        Whatever the claim's own functions take.
+    """
+
+    name: str
+    here: Any = field(repr=False)
+    there: Any = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One promise and how it is tried.
+
+    Parameters
+    ----------
+    name : str
+        ``"room.what"``, unique.
+    kind : Kind
+    epsilon, delta : amount
+        What one run promises; floats mean their shortest decimal.
+    adjacency : Adjacency
+    proof : str
+        Theorem or section, and the docstring that has it.
+    pairs : function () -> iterable of Pair
+        The neighbours, worst first: a quick audit takes the first ones.
+    run : function (table, stream) -> array [d]
+        One whole run; its output as numbers. The stream is the operating system's or a seeded one.
+    outputs : function (table, count, stream) -> array [count, d], optional
+        Many runs at once. By default `run`, so many times, each on its own child of the stream.
+    law : function (table) -> Law, optional
+        The exact law of one run, where outputs can be enumerated. Outcomes not listed share what is left.
+    fits : bool
+        Whether rows of `outputs` are the outcomes of `law`, so that draws can be held against it.
+    covers : tuple of str
+        Public names (``"confide.mechanisms.discrete_laplace"``) and entries of the rooms' own tables
+        (``"selection.mechanism:exponential"``) that this claim is about.
+    draws : int
+        Runs a table of a full audit's black box.
+    note : str
+        What a privacy officer should know, such as a run time that depends on the data.
+    """
+
+    name: str
+    kind: Kind
+    epsilon: Fraction
+    delta: Fraction
+    adjacency: Adjacency
+    proof: str
+    pairs: Callable[[], Iterable[Pair]] = field(repr=False)
+    run: Callable[[Any, RandomStream], Any] = field(repr=False)
+    outputs: Callable[[Any, int, RandomStream], Any] | None = field(default=None, repr=False)
+    law: Callable[[Any], Law] | None = field(default=None, repr=False)
+    fits: bool = True
+    covers: tuple[str, ...] = ()
+    draws: int = 200_000
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        object.__setattr__(self, "adjacency", Adjacency.parse(self.adjacency))
+
+    def sample(self, table: Any, count: int, stream: RandomStream) -> Floats:
+        """Return the outputs of `count` independent runs, shape [count, d]."""
+        if self.outputs is not None:
+            rows = np.asarray(self.outputs(table, count, stream), dtype=np.float64)
+        else:
+            rows = np.array(
+                [np.ravel(self.run(table, stream.child(str(i)))) for i in range(count)], dtype=np.float64
+            )
+        return rows.reshape(count, -1)
+
+
+_CLAIMS: dict[str, Claim] = {}
+
+
+def register(claim: Claim) -> Claim:
+    """Add a claim.
+
+    Raises
+    ------
+    ParameterError
+        If the name is taken.
+    """
+    if claim.name in _CLAIMS:
+        raise ParameterError(f"The claim {claim.name!r} is registered twice.", "Give it another name.")
+    _CLAIMS[claim.name] = claim
+    return claim
+
+
+@cache
+def _load() -> None:
+    for room in ROOMS:
+        import_module(f"confide.audit.claims.{room}")
+
+
+def claims(name: str | None = None) -> tuple[Claim, ...]:
+    """Return all claims, or those of a name: ``"selection.exponential"``, ``"selection"`` or a covered name.
+
+    Raises
+    ------
+    ParameterError
+        If nothing has that name.
+    """
+    _load()
+    if name is None:
+        return tuple(_CLAIMS.values())
+    found = tuple(
+        claim
+        for claim in _CLAIMS.values()
+        if claim.name == name
+        or claim.name.startswith(f"{name}.")
+        or any(
+            name in (covered, covered.rpartition(".")[2], covered.rpartition(":")[2])
+            for covered in claim.covers
+        )
+    )
+    if not found:
+        listed = ", ".join(_CLAIMS)
+        raise ParameterError(f"No claim is called {name!r:.80}.", f"Pass a room or one of: {listed}.")
+    return found
+
+
+def random_state(stream: RandomStream) -> int | None:
+    """Return the `random_state` of an estimator that draws from this stream: None where it is certified."""
+    return None if is_certified(stream) else int(stream.bits(1)[0] >> np.uint64(2))
