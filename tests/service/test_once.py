@@ -301,6 +301,19 @@ def test_free_answers_stay_free_when_nothing_is_left(bench, rows):
         service.answer(ann, rows.all[10:11], "t")
 
 
+def test_an_exhausted_total_does_not_show_what_others_asked(bench, rows):
+    service = bench.open(epsilon=1).serve()
+    ann, bob = bench.analyst(service), bench.analyst(service, "bob")
+    service.answer(ann, rows.ten, "r")
+    told = []
+    for asked in (rows.one, rows.all[20:21]):  # known to ann, and to nobody
+        with pytest.raises(TotalExhausted) as caught:
+            service.answer(bob, asked, "r")
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert service.answer(ann, rows.one, "s").cost.epsilon == 0
+
+
 def test_the_noise_is_drawn_alike_for_new_and_known_rows(local, rows):
     """The bits that are taken depend on the number of rows alone."""
     service = local.open().serve()

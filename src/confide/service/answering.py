@@ -155,6 +155,8 @@ class Asked:
         """Decide, draw, charge and write; count a refusal."""
         try:
             return self.decide(session)
+        except KeyRevoked:  # from nobody we know
+            raise
         except RefusedError:
             Shelf.of(session).count(self.analyst.name, (0, 0, 0, 0, 1))
             raise

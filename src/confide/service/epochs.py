@@ -132,8 +132,8 @@ class Place:
                 self._take()
             if not self._checked:
                 self._checked = self._pending is not None and _holds(session, self._pending)
-            if not self._checked and Place not in session.shelf:
-                session.shelf[Place] = self
+            if not self._checked and (Place, self.name) not in session.shelf:
+                session.shelf[(Place, self.name)] = True
                 seen = None if self._witness is None else self._witness.read()
                 if seen is None or not _holds(session, seen):
                     session.store.execute(session.connection, _DROP, (session.dataset.id, self.name))

@@ -66,8 +66,7 @@ class Service:
         self._names = names
         self._read = Reader(model, config.rows)
         self._terms = Terms(model, config, parts, names)
-        self._terms.price(1)  # a ledger that takes no such charge says so now
-        self._terms.own(1)
+        self._terms.prepare()
         self._ring = keys.Keyring(parts)
         self._limiter = keys.Limiter(config.rate / config.workers, max(1.0, config.burst / config.workers))
         self._stream = stream_of()

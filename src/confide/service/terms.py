@@ -52,6 +52,7 @@ class Terms:
     parts: Parts
     names: Names
     _prices: dict[int, Price] = field(default_factory=dict, repr=False)
+    _blocks: dict[int, Guarantee] = field(default_factory=dict, repr=False)
     _own: dict[int, Own] = field(default_factory=dict, repr=False)
 
     @property
@@ -80,16 +81,31 @@ class Terms:
             self._prices[blocks] = self._price(blocks, self.config.block)
         return self._prices[blocks]
 
+    def prepare(self) -> None:
+        """Work out what a request can cost, so that no request takes longer for being the first of its kind.
+
+        Raises
+        ------
+        RefusedError
+            If the ledger takes no such charge.
+        """
+        for blocks in range(min(self.config.rows, _REMEMBERED - 1) + 1):
+            self.price(blocks)
+            self.own(blocks)
+
     def _price(self, blocks: int, size: int) -> Price:
-        slack = self.config.slack if size > 1 else Fraction(0)
-        return self.parts.price(_times(self.of_answers(size, slack), blocks))
+        if size not in self._blocks:
+            self._blocks[size] = self.of_answers(size, self.config.slack if size > 1 else Fraction(0))
+        return self.parts.price(_times(self._blocks[size], blocks))
 
     def own(self, blocks: int) -> Own:
         """Return what `blocks` blocks of an account cost."""
         if blocks not in self._own:
             if len(self._own) >= _REMEMBERED:
                 self._own.clear()
-            vector = self._price(blocks, self.config.analyst_block).vector
+            alike = self.config.analyst_block == self.config.block
+            price = self.price(blocks) if alike else self._price(blocks, self.config.analyst_block)
+            vector = price.vector
             amounts = {name: text(part) for name, part in zip(self.parts.dataset.budget.names, vector)}
             self._own[blocks] = Own(vector, chain.canonical(amounts))
         return self._own[blocks]
@@ -113,12 +129,15 @@ class Terms:
         mine = (release, analyst, config.analyst_block, slack)
         all_ = (release, "", config.block, slack)
         # The total's blocks have no analyst: an account's name is never empty.
+        before = shelf.left(all_) if self.blocks else 0
         own_blocks, own_left = _needed(paid, shelf.left(mine) if self.blocks else 0, config.analyst_block)
-        blocks, rest = _needed(drawn, shelf.left(all_) if self.blocks else 0, config.block)
+        blocks, rest = _needed(drawn, before, config.block)
         own = self.own(own_blocks)
         price = self.price(blocks)
         if paid:  # what was paid for before stays free, whatever became of the limits
-            check(session, analyst, own.vector, price.vector)
+            # As if nobody had asked any of it before: near its end the total would else show who had.
+            most = self.price(_needed(paid, before, config.block)[0])
+            check(session, analyst, own.vector, most.vector)
         lefts = ((mine, own_left), (all_, rest)) if self.blocks else ()
         same = own.vector == price.vector
         return Payment(analyst, price, own, None if same else own, f"{paid} new, {drawn} drawn", lefts)
