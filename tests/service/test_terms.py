@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import warnings
 from collections import Counter
 from fractions import Fraction
@@ -142,6 +144,9 @@ def test_the_account_and_the_total_pay_apart_in_one_chain(bench, rows):
     charges = bench.ledger.show()["charges"]
     assert [charge["charge"]["epsilon"] for charge in charges] == ["1", "0"]
     assert charges[1]["account_charge"] == {"epsilon": "1", "delta": "0"}
+    listed = list(csv.DictReader(io.StringIO(bench.ledger.export("csv"))))
+    assert [line["account_charge"] for line in listed] == ["", "", "", "", "delta=0; epsilon=1"]
+    assert [line["epsilon"] for line in listed[3:]] == ["1", "0"]
     bench.ledger.verify()
     store = Store.at(bench.ledger._url)
     with store.writing() as connection:

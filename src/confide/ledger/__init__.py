@@ -17,6 +17,7 @@ How it is built, from the bottom:
 `operations`        charge, settle, keep, grant, bind: each decided inside a session
 `reading`           balances, listings, exports, verification: never writes
 `handle`, `ledger`  what callers hold
+`handle.Parts`      a room above decides, and writes its own tables, inside these transactions
 `charging`          reserve, bind, compute, settle: how the systems spend
 ==================  ===================================================================================
 

@@ -4,7 +4,8 @@ An entry's *body* is canonical JSON (sorted keys, no spaces, ASCII) that holds i
 time and the hash of the previous body; its hash is the SHA-256 of that text. An export can be verified
 by anyone: the hash of line n is the ``previous`` of line n + 1. The body also states what has been spent in
 all (``spent``) and, where it concerns an analyst, that account (``account``): a charge compares the stored
-balances with the last entries, so that an edited balance buys nothing.
+balances with the last entries, so that an edited balance buys nothing. A charge costs total and account the
+same (``charge``), unless it states what the account paid (``account_charge``).
 
 What the chain detects: a changed, removed, inserted or reordered entry, and balances that the entries do
 not add up to. What it cannot: a tail cut off together with its balances (the counter kept outside the

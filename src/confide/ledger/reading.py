@@ -243,6 +243,7 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         "version",
         "assumptions",
         "hash",
+        "account_charge",
     )
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")
     writer.writeheader()
@@ -257,6 +258,9 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         for name in ("epsilon", "delta"):
             value = amounts.get(name)
             line[f"{name}_decimal"] = None if value is None else decimal(parse(value))
+        # Where an analyst's account paid something else than the total: exact amounts, by component.
+        own = fields.get("account_charge", {})
+        line["account_charge"] = "; ".join(f"{name}={value}" for name, value in own.items()) or None
         line["assumptions"] = "; ".join(fields.get("guarantee", {}).get("assumptions", ()))
         # A spreadsheet runs text that begins like a formula; analysts and labels are other people's text.
         for name in ("analyst", "label", "assumptions"):
