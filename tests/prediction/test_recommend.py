@@ -103,13 +103,19 @@ def test_the_estimate_of_the_sparse_vector_is_that_of_epochs():
 
 def test_few_public_queries_promise_no_endless_epoch():
     price = Price("sparse_vector", 1.0, 1e-6, 0.0, 1)
-    for public, most in ((30, 0.02), (10_000, 0.9)):
+    j = np.arange(1, 1001)
+    for public, most in ((30, 0.12), (1000, 0.7), (10_000, 0.96)):
         k = np.full(public, 10_000)
         told = expected(price, np.full(public, True), k, queries=1000, classes=2)
-        # One epoch that each query ends with probability u, cut at 1,000 queries.
-        u = 3 / (public + 3)
-        assert told.answered == pytest.approx((1 - u) / u * (1 - (1 - u) ** 1000) / 1000, rel=0.05)
+        # Rule of succession: none of the next j is unstable, after n that were not.
+        assert told.answered == pytest.approx(np.mean((public + 1) / (public + 1 + j)), rel=0.05)
         assert told.answered < most
+        # One epoch that each query ends with probability u, the 95 % bound, cut at 1,000 queries.
+        u = 1 - 0.05 ** (1 / public)
+        answered = (1 - u) / u * (1 - (1 - u) ** 1000) / 1000
+        assert told.low == pytest.approx((1 + answered) / 2, rel=0.02)
+        assert told.high == 1
+        assert told.low < told.accuracy < told.high
 
 
 def test_tail_of_the_noise_by_summation():
@@ -215,10 +221,15 @@ def test_table_of_public_rows_gives_arguments_of_certify():
     assert np.median(k) == pytest.approx(advice.best.median_k, rel=0.1)
     with_id = {**columns, "person": {"role": "id"}}
     held = confide.Table.from_frame(
-        {**frame, "person": np.arange(600)}, {"table": {"max_rows_per_id": 1}, "columns": with_id}
+        {**frame, "person": np.arange(600) // 3}, {"table": {"max_rows_per_id": 3}, "columns": with_id}
     )
-    with pytest.raises(UnsupportedError, match="id column"):
-        recommend(held, **ASK, public=True)
+    with pytest.raises(ParameterError, match="itself"):
+        recommend(held, **ASK, public=True, max_rows_per_id=3)
+    persons = recommend(held, **ASK, public=True, certificates=["erm"], alphas=[0.1])
+    made = confide.certify(held, **persons.certify_arguments)
+    assert made.unit == "person"
+    k = made.stability({"age": age})[1]
+    assert np.median(k) == pytest.approx(persons.best.median_k, rel=0.15)
     columns["sick"] = {"role": "private", "categories": ["no", "yes"]}
     with pytest.raises(SchemaError, match="label"):
         recommend(confide.Table.from_frame(frame, {"columns": columns}), **ASK, public=True)
@@ -303,3 +314,62 @@ def test_margins_trade_regularisation_against_the_budget():
 def test_margins_that_are_refused(profile):
     with pytest.raises(ParameterError):
         recommend_from_margins(profile, **ASK, rows=100)
+
+
+def test_persons_divide_distances_and_stay_in_one_fold():
+    X, y = rows()
+    ids = np.arange(400) // 2
+    plain, held = advise(alphas=[0.1]), advise(alphas=[0.1], ids=ids, max_rows_per_id=2)
+    assert held.best_of("response").median_k == pytest.approx(plain.best_of("response").median_k / 2, rel=0.2)
+    model = held.certifier().fit(X, y, ids=ids)
+    assert model.model_.unit == "person"
+    from confide.prediction.recommend_front import _Tries
+
+    tries = _Tries(X, y, held.asked, (-2, 2), 3, 0, ids.astype(np.int64))
+    for train, asked, _ in tries.parts():
+        assert not set(ids[train]) & set(ids[asked])
+    for change in ({"ids": ids}, {"ids": ids[1:], "max_rows_per_id": 2}):
+        with pytest.raises((ParameterError, DataError), match="ids"):
+            advise(**change)
+
+
+def test_the_constant_answer_is_a_baseline():
+    X, y = rows()
+    y = (X[:, 0] > 1.3).astype(int)
+    advice = recommend(X, y, epsilon=0.01, queries=100, classes=[0, 1], feature_bounds=(-2, 2), alphas=[0.1])
+    (constant,) = advice.baselines
+    assert constant.name == "always 0"
+    assert constant.accuracy == pytest.approx(np.mean(y == 0))
+    assert advice.unbeaten is constant
+    assert "Nothing here beats the baseline: always 0" in str(advice)
+    rich = advice.at(epsilon=1000)
+    assert rich.unbeaten is None
+    assert "Nothing" not in str(rich)
+    assert rich.to_dict()["baselines"][0]["name"] == "always 0"
+    assert recommend_from_margins({0.1: [0.2]}, epsilon=1, queries=1, rows=9).baselines == ()
+
+
+def test_a_private_model_is_a_baseline_and_charges_nothing(tmp_path):
+    ledger = confide.Ledger.open(
+        f"sqlite:///{tmp_path}/l.db", dataset="d", epsilon=1, delta=0, adjacency="replace_one"
+    )
+    held = confide.PrivateClassifier(engine="objective", ledger=ledger)
+    advice = advise(private=held, rows=2000, alphas=[0.1])
+    names = [one.name for one in advice.baselines]
+    assert names == ["PrivateClassifier at this total, any number of answers", "always 0"]
+    assert advice.baselines[0].accuracy > 0.85
+    assert ledger.total().epsilon == 0
+    assert held.epsilon is None
+    assert advice.at(queries=100_000).unbeaten is not None
+    # At another total it is fitted again.
+    assert advice.at(epsilon=0.001).baselines[0].accuracy < advice.baselines[0].accuracy
+    with pytest.raises(ParameterError, match="'private'"):
+        advise(private=object())
+    broken = advise(private=confide.PrivateClassifier(engine="dpsgd"), delta=0, alphas=[0.1])
+    assert any("PrivateClassifier" in why for why in broken.left_out)
+
+
+def test_neighbours_go_up_to_a_quarter_of_the_rows():
+    for count, most in ((100, 15), (2004, 501), (7000, 1501), (60_004, 15_001)):
+        advice = advise(certificates=["votes"], rows=count)
+        assert max(trial.settings["neighbours"] for trial in advice.trials) == most

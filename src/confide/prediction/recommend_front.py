@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
+from confide.errors import DataError, ParameterError, SchemaError
 from confide.prediction.certificate import Certificate, Labels, matrix
 from confide.prediction.erm import StronglyConvexERM
 from confide.prediction.laws import whole
 from confide.prediction.model import public_classes
 from confide.prediction.named import MODELS, Recipe
 from confide.prediction.recommend_price import RELEASES
+from confide.prediction.recommend_rivals import Rivals
 from confide.prediction.recommendation import Asked, Recommendation, Trial
 from confide.prediction.rows import Floats, number
 from confide.privacy import Adjacency
 
 #: Ridges of the mean objective and neighbours that are tried.
 ALPHAS = (1e-5, 3e-5, 1e-4, 3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-NEIGHBOURS = (15, 51, 151, 501)
+NEIGHBOURS = (15, 51, 151, 501, 1501, 5001, 15_001, 50_001)
 #: Larger tables are tried at this size, and distances scaled by how much larger they are.
 MOST_ROWS = 10_000
 _QUIET = 2.0
@@ -48,6 +49,9 @@ def recommend(
     folds: int = 3,
     seed: int = 0,
     public: bool = False,
+    ids: Any = None,
+    max_rows_per_id: int | None = None,
+    private: Any = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> Recommendation:
@@ -95,6 +99,17 @@ def recommend(
         Of folds and resampling.
     public : bool
         Required for a `Table`, which usually is private: True says that this one may be shown.
+    ids : sequence [n], optional
+        Whose row each public one is, with `max_rows_per_id`: folds keep persons together. Of a `Table` both
+        are its own.
+    max_rows_per_id : int, optional
+        m: the private table's unit is a person of at most so many rows. Distances of m or more rows count
+        persons, floor(k / m); an object that counts persons itself keeps its own.
+    private : estimator, optional
+        A baseline to beat, such as ``confide.PrivateClassifier()``: one private model at the whole total,
+        which answers any number of queries. It is cloned, given the total, the adjacency, and the classes and
+        bounds where it has none, and fitted on the public rows at the private table's size (at most 50,000);
+        no ledger is charged.
     n_jobs : int, optional
         joblib's, over settings and folds.
     progress : bool
@@ -118,9 +133,11 @@ def recommend(
     and a change moves the weights by 2 / (alpha n).
 
     Accuracies are expectations over the noise: no answer is drawn. The sparse vector is simulated for queries
-    in random order, three unstable ones added to the public ones (an epoch may end with a query rarer than
-    they show); a query that it leaves open counts as a guess. The best of many settings looks better than it
-    is by about its standard error.
+    in random order. An epoch may end with a query rarer than the n public ones show: the share of such
+    queries is drawn from its posterior under a uniform prior, so that j queries in a row hold none of them
+    with probability (n + 1) / (n + 1 + j). `low` and `high` of an option are the accuracies with the 95 %
+    bound of that share (3 / n) and without such queries. A query that is left open counts as a guess. The
+    best of many settings looks better than it is by about its standard error.
 
     Examples
     --------
@@ -136,6 +153,9 @@ def recommend(
         if isinstance(value, str):  # a sequence, but of letters
             raise ParameterError(f"The '{name}' parameter is the text {value!r:.80}.", "Pass a list.")
     if hasattr(X, "schema"):
+        if ids is not None or max_rows_per_id is not None:
+            raise ParameterError("A Table has its ids itself.", "Leave ids and max_rows_per_id out.")
+        ids, max_rows_per_id = _persons_of(X)
         X, y, classes, feature_bounds, norm = _of_table(X, y, classes, feature_bounds, public)
         feature_norms = [norm if value is None else value for value in feature_norms]
     known = public_classes(classes)
@@ -144,16 +164,22 @@ def recommend(
     asked = Asked(
         epsilon, delta, whole(queries, "queries", 1), len(known), relation, tuple(releases),
         len(cells) if rows is None else whole(rows, "rows", 1),
+        1 if max_rows_per_id is None else whole(max_rows_per_id, "max_rows_per_id", 1),
     )  # fmt: skip
     asked.check()
-    tries = _Tries(cells, codes, asked, feature_bounds, whole(folds, "folds", 2), whole(seed, "seed"))
+    tries = _Tries(
+        cells, codes, asked, feature_bounds, whole(folds, "folds", 2), whole(seed, "seed"),
+        _persons(ids, max_rows_per_id, len(cells)),
+    )  # fmt: skip
     if alphas is None:
         alphas = [alpha for alpha in ALPHAS if alpha * asked.rows >= 1] or ALPHAS[-1:]
     settings = list(
         _settings(certificates, asked, _models(models, len(known)), alphas, feature_norms, neighbours)
     )
+    halves = [(train, held) for train, held, _ in tries.parts()]
+    rivals = Rivals(cells, codes, known.tolist(), feature_bounds, halves, private)
     trials = tries.all(settings, n_jobs, progress)
-    return Recommendation(asked, trials, known.tolist(), feature_bounds)
+    return Recommendation(asked, trials, known.tolist(), feature_bounds, rivals)
 
 
 def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: bool) -> tuple[Any, ...]:
@@ -173,15 +199,30 @@ def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: boo
         )
     if schema.label is None or schema.label.numeric:
         raise SchemaError("The schema has no label of categories.", "Declare the classes of the label.")
-    if schema.id is not None:
-        raise UnsupportedError(
-            "The schema has an id column, and distances here count rows.",
-            "Pass public rows without the id column, one row a person.",
-        )
     names = tuple(schema.label.categories)
     codes = np.concatenate([np.zeros(0), *(np.asarray(part.label) for part in table.chunks())])
     labels = np.asarray(names)[np.where(codes < len(names), codes, 0).astype(np.int64)]
     return encoded(table, schema), labels, names, BOX, _norm(schema, None)
+
+
+def _persons_of(table: Any) -> tuple[Any, int | None]:
+    """Return whose row each public one is, and the most rows of a person, of a schema with an id column."""
+    if table.schema.id is None:
+        return None, None
+    parts = [np.zeros(0, dtype=np.int64), *(part.ids for part in table.chunks())]
+    return np.concatenate(parts), table.schema.max_rows_per_id
+
+
+def _persons(ids: Any, most: int | None, rows: int) -> Labels | None:
+    """Return persons as numbers [n], or None where each row is one."""
+    if ids is None:
+        return None
+    if most is None:
+        raise ParameterError("The 'ids' have no 'max_rows_per_id'.", "Pass both, or neither.")
+    held = np.asarray(ids)
+    if held.shape != (rows,):
+        raise DataError(f"The ids have shape {held.shape} for {rows} rows.", "Pass one id for each row.")
+    return np.unique(held, return_inverse=True)[1].astype(np.int64)
 
 
 def _public_rows(X: Any, y: Any, known: Any) -> tuple[Floats, Labels]:
@@ -248,6 +289,7 @@ class _Tries:
     bounds: Any
     folds: int
     seed: int
+    persons: Labels | None = None
 
     def all(
         self, settings: Sequence[Mapping[str, Any]], n_jobs: int | None, progress: bool
@@ -276,22 +318,30 @@ class _Tries:
 
     def parts(self) -> list[tuple[Labels, Labels, int]]:
         """Return training rows (repeated or sampled), queries and the size for each fold."""
-        if len(self.y) < 2 * self.folds:
-            raise DataError(
-                f"There are {len(self.y)} public rows for {self.folds} folds.",
-                "Pass more rows, or fewer folds.",
-            )
         rng = np.random.default_rng(self.seed)
-        order = rng.permutation(len(self.y))
-        order = order[np.argsort(self.y[order], kind="stable")]
-        fold = np.empty(len(self.y), dtype=np.int64)
-        fold[order] = np.arange(len(self.y)) % self.folds
+        fold = self._folds(rng)
         used = min(self.asked.rows, MOST_ROWS)
         out = []
         for number_ in range(self.folds):
             mixed = rng.permutation(np.flatnonzero(fold != number_))
             out.append((np.resize(mixed, used), np.flatnonzero(fold == number_), used))
         return out
+
+    def _folds(self, rng: np.random.Generator) -> Labels:
+        """Return the fold of each row: all of a person in one, classes spread evenly where rows are units."""
+        units = len(self.y) if self.persons is None else int(self.persons.max(initial=-1)) + 1
+        if units < 2 * self.folds:
+            what = "rows" if self.persons is None else "persons"
+            raise DataError(
+                f"There are {units} public {what} for {self.folds} folds.",
+                f"Pass more {what}, or fewer folds.",
+            )
+        order = rng.permutation(units)
+        if self.persons is None:
+            order = order[np.argsort(self.y[order], kind="stable")]
+        fold = np.empty(units, dtype=np.int64)
+        fold[order] = np.arange(units) % self.folds
+        return fold if self.persons is None else fold[self.persons]
 
     def recipe(self, settings: Mapping[str, Any], used: int) -> Recipe:
         """Return a setting for a table of `used` rows that stands for one of `asked.rows`."""
@@ -314,7 +364,10 @@ class _Tries:
         if isinstance(built, StronglyConvexERM):  # curvature for the distances that it would serve
             built = replace(built, curvature_levels=int(built.curvature_levels / scale))
         labels, k = built.fit(self.X[rows], self.y[rows]).stability(self.X[asked])
-        return labels == self.y[asked], np.floor((k + 0.5) * scale).astype(np.int64)
+        distances = np.floor((k + 0.5) * scale).astype(np.int64)
+        if getattr(built, "unit", "row") == "row":
+            distances //= self.asked.max_rows_per_id
+        return labels == self.y[asked], distances
 
 
 @contextmanager

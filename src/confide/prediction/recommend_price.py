@@ -29,9 +29,8 @@ _WITH_DELTA = ("laplace", "ptr")
 #: Largest number of epochs that is tried, and how often a run of epochs is simulated (in epochs).
 _MOST_EPOCHS = 1 << 10
 _SIMULATED = 20_000
-#: Unstable queries that are added to the public ones: for an event that none of n shows, 3 / n is the 95 %
-#: bound. An epoch that no public query ends would seem to last for ever, and a rarer query ends it.
-_UNSEEN = 3
+#: Of the share of unstable queries among which the public ones show none: `Expected.low` is for its bound.
+_LEVEL = 0.95
 #: Quantiles of an epoch's threshold noise.
 _QUANTILES = 200
 #: Laws take at most this epsilon an answer.
@@ -82,11 +81,16 @@ class Expected:
         Standard error of the accuracy, from the finite number of public queries alone.
     answered : float
         Share of queries that get a class.
+    low, high : float
+        Two standard errors around the accuracy. Of a sparse vector: accuracies with the 95 % bound on the
+        share of unstable queries that the public ones do not show, and without such queries.
     """
 
     accuracy: float
     error: float
     answered: float
+    low: float
+    high: float
 
 
 def prices(
@@ -173,13 +177,17 @@ def expected(price: Price, correct: NDArray[np.bool_], k: Labels, *, queries: in
     top = min(int(k.max()), (1 << 16) - 1)
     p, held = law.probabilities(top), np.minimum(k, top)
     right = np.where(correct, p[held], p.wrong[held])
-    return Expected(float(right.mean()), float(right.std() / np.sqrt(k.size)), 1.0)
+    mean, error = float(right.mean()), float(right.std() / np.sqrt(k.size))
+    return Expected(mean, error, 1.0, max(0.0, mean - 2 * error), min(1.0, mean + 2 * error))
 
 
 def _by_epochs(price: Price, correct: NDArray[np.bool_], k: Labels, queries: int, classes: int) -> Expected:
     """Simulate the epochs: queries arrive in random order, an epoch ends with its first unstable one.
 
-    Long epochs hang on the rarest queries, which few public ones show: three unstable ones are added.
+    Long epochs hang on the rarest queries. Let u be the share of unstable queries of a kind that none of the
+    n public ones is. Under a uniform prior u is distributed as Beta(1, n + 1) then, and the next j queries
+    hold none of them with probability (n + 1) / (n + 1 + j): few public queries promise no endless epoch,
+    and n of them one of about n. One u holds for all epochs of a run.
     """
     theta, e1, e2 = _threshold(price.epsilon, price.delta)
     values, place = np.unique(k, return_inverse=True)
@@ -188,19 +196,28 @@ def _by_epochs(price: Price, correct: NDArray[np.bool_], k: Labels, queries: int
     u = (np.arange(_QUANTILES) + 0.5) / _QUANTILES - 0.5
     rho = np.rint(-np.sign(u) * np.log1p(-2 * np.abs(u)) / e1).astype(np.int64)
     above = _tail(theta + rho[:, None] - values, e2 / 2)
-    seen = k.size / (k.size + _UNSEEN)
-    stable, right = seen * (above @ share), seen * (above @ share_right)
-    rng = np.random.default_rng(0)
+    stable, right = above @ share, above @ share_right
+    precision = np.divide(right, stable, out=np.zeros_like(right), where=stable > 0)
     runs = max(1, _SIMULATED // price.epochs)
-    chosen = rng.integers(0, rho.size, (runs, price.epochs))
-    # Queries up to and with the first unstable one.
-    lengths = rng.geometric(np.clip(1.0 - stable, 1e-9, 1.0)[chosen])
-    before = np.minimum(np.cumsum(lengths, axis=1) - lengths, queries)
-    told = np.minimum(lengths - 1, queries - before)
-    precision = np.divide(right, stable, out=np.zeros_like(right), where=stable > 0)[chosen]
-    answered = float(told.sum(axis=1).mean() / queries)
-    accuracy = float((told * precision).sum(axis=1).mean() / queries) + (1.0 - answered) / classes
-    return Expected(accuracy, float(np.sqrt(max(accuracy * (1 - accuracy), 0.0) / k.size)), answered)
+
+    def told(unseen: Any) -> tuple[float, float]:
+        """Return the accuracy and the share that is answered, with a share of unstable queries a run."""
+        rng = np.random.default_rng(0)
+        chosen = rng.integers(0, rho.size, (runs, price.epochs))
+        ends = 1.0 - stable[chosen] * (1.0 - np.reshape(unseen, (-1, 1)))
+        # Queries up to and with the first unstable one.
+        lengths = rng.geometric(np.clip(ends, 1e-9, 1.0))
+        before = np.minimum(np.cumsum(lengths, axis=1) - lengths, queries)
+        given = np.minimum(lengths - 1, queries - before)
+        answered = float(given.sum(axis=1).mean() / queries)
+        hits = float((given * precision[chosen]).sum(axis=1).mean() / queries)
+        return hits + (1.0 - answered) / classes, answered
+
+    levels = (np.random.default_rng(1).permutation(runs) + 0.5) / runs
+    accuracy, answered = told(-np.expm1(np.log1p(-levels) / (k.size + 1)))
+    low, high = told(-np.expm1(np.log1p(-_LEVEL) / k.size))[0], told(0.0)[0]
+    error = float(np.sqrt(max(accuracy * (1 - accuracy), 0.0) / k.size))
+    return Expected(accuracy, error, answered, min(low, accuracy), max(high, accuracy))
 
 
 @lru_cache(maxsize=256)

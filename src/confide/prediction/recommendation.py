@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from confide.errors import ParameterError
 from confide.prediction.laws import Labels, small_delta
 from confide.prediction.recommend_price import RELEASES, Expected, Price, expected, prices
+from confide.prediction.recommend_rivals import Baseline, Rivals
 from confide.prediction.rows import number
 from confide.privacy import Adjacency, exact
 
@@ -37,6 +38,8 @@ class Asked:
     releases : tuple of str
     rows : int
         Of the private table.
+    max_rows_per_id : int
+        m, the most rows of a person, whose changes the distances count; 1 where they count rows.
     """
 
     epsilon: Any
@@ -46,6 +49,7 @@ class Asked:
     adjacency: Adjacency
     releases: tuple[str, ...]
     rows: int
+    max_rows_per_id: int = 1
 
     def check(self) -> None:
         """Refuse amounts and releases that mean nothing.
@@ -116,6 +120,8 @@ class Option:
         Its standard error, from the number of public rows alone.
     answered : float
         Share of queries that get a class; below 1 for "sparse_vector" alone.
+    low, high : float
+        Range of the accuracy: see `recommend`.
     model_accuracy : float
         Of the model without privacy.
     median_k : float
@@ -129,6 +135,8 @@ class Option:
     accuracy: float
     error: float
     answered: float
+    low: float
+    high: float
     model_accuracy: float
     median_k: float
     price: Price
@@ -161,12 +169,18 @@ class Recommendation:
     """
 
     def __init__(
-        self, asked: Asked, trials: Sequence[Trial], classes: list[Any], feature_bounds: Any = None
+        self,
+        asked: Asked,
+        trials: Sequence[Trial],
+        classes: list[Any],
+        feature_bounds: Any = None,
+        rivals: Rivals | None = None,
     ) -> None:
         self.asked = asked
         self.trials = tuple(trials)
         self.classes = classes
         self.feature_bounds = feature_bounds
+        self._rivals = rivals
 
     @cached_property
     def _priced(self) -> tuple[list[Price], list[str]]:
@@ -175,8 +189,29 @@ class Recommendation:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Why releases are not in the table."""
-        return tuple(self._priced[1])
+        """Why releases are not in the table, or the private model not among the baselines."""
+        return (*self._priced[1], *self._baselines[1])
+
+    @cached_property
+    def _baselines(self) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
+        asked = self.asked
+        if self._rivals is None:
+            return (), ()
+        return self._rivals.of(asked.epsilon, asked.delta, asked.adjacency, asked.rows)
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The constant answer, and the private model where one was given; the best first.
+
+        Of another budget (`at`) the private model is fitted again when this is read.
+        """
+        return self._baselines[0]
+
+    @property
+    def unbeaten(self) -> Baseline | None:
+        """The best baseline that nothing in the table beats by a thousandth; None where the table wins."""
+        ahead = [one for one in self.baselines if round(self.best.accuracy, 3) <= round(one.accuracy, 3)]
+        return ahead[0] if ahead else None
 
     @cached_property
     def table(self) -> tuple[Option, ...]:
@@ -240,11 +275,13 @@ class Recommendation:
         from confide.prediction.estimator import CertifiedClassifier
 
         chosen = self.best if option is None else option
+        named = isinstance(chosen.settings["certificate"], str)
         arguments: dict[str, Any] = {
             "classes": self.classes,
-            "feature_bounds": self.feature_bounds,
+            "feature_bounds": self.feature_bounds if named else None,
             **chosen.settings,
             "adjacency": self.asked.adjacency.value,
+            **({"max_rows_per_id": self.asked.max_rows_per_id} if self.asked.max_rows_per_id > 1 else {}),
             **other,
         }
         return CertifiedClassifier(**arguments)
@@ -258,7 +295,7 @@ class Recommendation:
             queries=self.asked.queries if queries is None else queries,
         )
         asked.check()
-        return Recommendation(asked, self.trials, self.classes, self.feature_bounds)
+        return Recommendation(asked, self.trials, self.classes, self.feature_bounds, self._rivals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values."""
@@ -270,6 +307,7 @@ class Recommendation:
             "adjacency": self.asked.adjacency.value,
             "public_queries": int(self.trials[0].k.size),
             "left_out": list(self.left_out),
+            "baselines": [asdict(baseline) for baseline in self.baselines],
             "table": [_plain(option) for option in self.table],
         }
 
@@ -288,7 +326,11 @@ class Recommendation:
         rows += [_cells(option) for option in self._shown()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-        return "\n".join([head, _WARNING, "", *lines, *(f"left out: {why}" for why in self.left_out)])
+        lines += [f"left out: {why}" for why in self.left_out]
+        lines += [f"baseline: {one.name}: {one.accuracy:.3f} ± {one.error:.3f}" for one in self.baselines]
+        if self.unbeaten is not None:
+            lines.append(f"Nothing here beats the baseline: {self.unbeaten.name}.")
+        return "\n".join([head, _WARNING, "", *lines])
 
     def _shown(self) -> list[Option]:
         """Return the best of each certificate for each release."""
@@ -310,6 +352,8 @@ def _option(trial: Trial, price: Price, quality: Expected) -> Option:
         quality.accuracy,
         quality.error,
         quality.answered,
+        quality.low,
+        quality.high,
         float(trial.correct.mean()),
         float(np.median(trial.k)),
         price,
@@ -322,10 +366,13 @@ def _cells(option: Option) -> tuple[str, ...]:
     spends = f"epsilon {price.epsilon:g}" + (f", delta {price.delta:g}" if price.delta else "")
     if option.release == "sparse_vector":
         spends = f"{spends} in each of {price.epochs:,} epochs"
+    spread = f"± {option.error:.3f}"
+    if option.release == "sparse_vector":
+        spread = f"({option.low:.3f} to {option.high:.3f})"
     return (
         option.release,
         option.trial.name,
-        f"{option.accuracy:.3f} ± {option.error:.3f}",
+        f"{option.accuracy:.3f} {spread}",
         f"{option.answered:.0%}",
         f"{option.model_accuracy:.3f}",
         f"{option.median_k:,.0f}",
@@ -343,6 +390,8 @@ def _plain(option: Option) -> dict[str, Any]:
         "accuracy": option.accuracy,
         "error": option.error,
         "answered": option.answered,
+        "low": option.low,
+        "high": option.high,
         "model_accuracy": option.model_accuracy,
         "median_k": option.median_k,
         "answer": option.price.answer_arguments(),
