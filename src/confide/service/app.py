@@ -24,7 +24,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import ConfideError, ParameterError
-from confide.service.headers import Headers
 from confide.service.metrics import OVERRUNS, Counters
 from confide.service.problems import MEDIA_TYPE, ProblemError
 from confide.service.rows import RowReader
@@ -38,6 +37,7 @@ try:
     from starlette.exceptions import HTTPException
 
     from confide.service import pages, routes
+    from confide.service.headers import Headers
 except ImportError as error:  # pragma: no cover - the extra is part of the development install
     raise ParameterError(
         f"The service needs {error.name or 'fastapi'}, which is not installed.",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import ClientDisconnect
+
 from confide.service.problems import MEDIA_TYPE, ProblemError
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class Headers:
 
         try:
             await self.app(scope, receive, told)
+        except ClientDisconnect:
+            return
         except Exception as error:
             _log.error("unexpected %s; its message may quote a cell and is not logged", _kind(error))
             if not begun:

@@ -133,9 +133,10 @@ def token_of(key: str) -> str:
 
 
 def _same_origin(request: Request) -> bool:
-    """Whether a form came from this page, as far as the browser says."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+    """Whether a form came from this page, as far as the browser says; its token decides in any case."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:  # also right behind a gateway that names another host
+        return site in ("same-origin", "none")
     origin = request.headers.get("origin")
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
