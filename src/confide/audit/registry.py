@@ -3,7 +3,8 @@
 A `Claim` says what is promised (epsilon, delta, adjacency), where that is proved, on which neighbouring
 tables it is tried and how it is run. The layers of the audit read it: `exact` its laws, `blackbox` its
 outputs, `replay` and `sides` one whole run. The claims themselves are in `confide.audit.claims`, a module a
-room; `claims` loads them. A public name that no claim covers and that `exempt.EXEMPT` does not excuse fails the tests.
+room; `claims` loads them. A public name that no claim covers and that `exempt.EXEMPT` does not excuse fails
+the tests.
 """
 
 from __future__ import annotations
@@ -81,11 +82,16 @@ class Claim:
         The exact law of one run, where outputs can be enumerated. Outcomes not listed share what is left.
     fits : bool
         Whether rows of `outputs` are the outcomes of `law`, so that draws can be held against it.
+    search : function (value) -> Pair, optional
+        Climbs from pair to pair by a value that the exact layer gives: its measured epsilon.
+    one_run : function (stream) -> (bits, guesses), two int arrays [m], optional
+        One training with m canaries, each set by a coin (+1, -1), and what its output says of them; 0 to
+        abstain.
     covers : tuple of str
         Public names (``"confide.mechanisms.discrete_laplace"``) and entries of the rooms' own tables
         (``"selection.mechanism:exponential"``) that this claim is about.
-    draws : int
-        Runs a table of a full audit's black box.
+    draws, quick : int
+        Runs a table of the black box, in a full and in a quick audit.
     note : str
         What a privacy officer should know, such as a run time that depends on the data.
     """
@@ -101,8 +107,11 @@ class Claim:
     outputs: Callable[[Any, int, RandomStream], Any] | None = field(default=None, repr=False)
     law: Callable[[Any], Law] | None = field(default=None, repr=False)
     fits: bool = True
+    search: Callable[[Callable[[Pair], float]], Pair] | None = field(default=None, repr=False)
+    one_run: Callable[[RandomStream], tuple[Any, Any]] | None = field(default=None, repr=False)
     covers: tuple[str, ...] = ()
-    draws: int = 200_000
+    draws: int = 400_000
+    quick: int = 20_000
     note: str = ""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,238 @@
+"""Claims of `confide.mechanisms`: noise, coins, choices and the sparse vector, on inputs one unit apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from confide.audit.exact import nearly
+from confide.audit.registry import Claim, Floats, Kind, Law, Pair, register
+from confide.mechanisms import (
+    RandomStream,
+    SparseVector,
+    Statistic,
+    bernoulli_exp,
+    bernoulli_log,
+    discrete_gaussian,
+    discrete_laplace,
+    gaussian_release,
+    laplace_release,
+    rounded_gaussian,
+    sparse_vector,
+    weighted_choice,
+)
+from confide.mechanisms.enclosure import exp_minus
+from confide.privacy import gaussian_epsilon, round_up, zcdp_epsilon
+
+_BITS = 320
+_REACH = 60
+_DELTA = Fraction(1, 1000)
+UNIT = (Pair("0 against 1", 0, 1), Pair("far from 0", 2**40, 2**40 + 1))
+
+
+def vectorised(draw: Callable[[Any, Any, RandomStream], Any]) -> dict[str, Any]:
+    """Return `run` and `outputs` of a draw (table, size, stream)."""
+    return {"run": lambda table, stream: draw(table, 1, stream), "outputs": draw}
+
+
+def _exp(amount: Fraction) -> tuple[Fraction, Fraction]:
+    low, high = exp_minus(amount, _BITS)
+    return Fraction(low, 1 << _BITS), Fraction(high, 1 << _BITS)
+
+
+def laplace_law(epsilon: Fraction) -> Callable[[Any], Law]:
+    """Return the law of value + discrete Laplace of scale 1 / epsilon: a window, and its two tails."""
+    (a, b), reach = _exp(epsilon), math.ceil(_REACH / epsilon)
+
+    def law(value: int) -> Law:
+        offset = value & 1  # the window belongs to both neighbours
+        centre = value - offset
+        table: dict[Any, tuple[Fraction, Fraction]] = {
+            centre + k: (
+                _power(a, abs(k - offset)) * (1 - b) / (1 + b),
+                _power(b, abs(k - offset)) * (1 - a) / (1 + a),
+            )
+            for k in range(-reach, reach + 1)
+        }
+        for name, edge in (("below", reach + 1 + offset), ("above", reach + 1 - offset)):
+            table[name] = (_power(a, edge) / (1 + b), _power(b, edge) / (1 + a))
+        return table
+
+    return law
+
+
+def _power(base: Fraction, exponent: int) -> Fraction:
+    return Fraction(base.numerator**exponent, base.denominator**exponent)
+
+
+def gaussian_law(sigma: Fraction) -> Callable[[Any], Law]:
+    """Return the law of value + discrete Gaussian; what lies outside the window is left out."""
+    weights = [_exp(Fraction(k * k) / (2 * sigma * sigma)) for k in range(_REACH + 1)]
+    low, high = (
+        w[0][0] + 2 * sum((x[i] for x in w[1:]), Fraction(0)) for i, w in ((0, weights), (1, weights))
+    )
+    high += Fraction(1, 1 << 200)  # more than the tail beyond 60 at sigma 2
+
+    def law(value: int) -> Law:
+        return {
+            value + k: (weights[abs(k)][0] / high, weights[abs(k)][1] / low)
+            for k in range(-_REACH, _REACH + 1)
+        }
+
+    return law
+
+
+def rounded_law(sigma: float) -> Callable[[Any], Law]:
+    """Return the law of value + round(Z): differences of the normal distribution function."""
+    from scipy.special import ndtr
+
+    def law(value: int) -> Law:
+        far = np.arange(_REACH // 2)
+        mass = ndtr(-(far - 0.5) / sigma) - ndtr(-(far + 0.5) / sigma)
+        return nearly({value + k: float(mass[abs(k)]) for k in range(-_REACH // 2 + 1, _REACH // 2)}, 1e-10)
+
+    return law
+
+
+def _noise(draw: Callable[..., Any], scale: Any) -> dict[str, Any]:
+    return vectorised(lambda value, size, stream: value + draw(scale, size, stream=stream))
+
+
+def _released(release: Callable[..., Any], amount: Any) -> dict[str, Any]:
+    def draw(value: Floats, size: int, stream: RandomStream) -> Any:
+        units = np.tile(np.asarray(value, dtype=np.int64), (size, 1))
+        statistic = Statistic(units, 0.25, 1.0, "audit")
+        more = {"l1_sensitivity": 1.0} if release is laplace_release else {}
+        return release(statistic, amount, stream=stream, **more)
+
+    return vectorised(draw)
+
+
+def _sparse(epsilon: Any, delta: Any, make: Callable[[RandomStream], SparseVector]) -> dict[str, Any]:
+    def run(queries: list[int], stream: RandomStream) -> Any:
+        answers = make(stream).above_many(queries)
+        return [sum(answers)]  # how many until the first below
+
+    return {"run": run}
+
+
+def sparse_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], Law]:
+    """Return the law of the number of answers above: P(R = r) times factors of the queries' own noise."""
+    (b, b_up), (a, a_up) = _exp(e1), _exp(e2 / 2)
+    reach = 80 + threshold
+
+    def above(y: int) -> tuple[Fraction, Fraction]:  # P(N > y)
+        if y >= 0:
+            return _power(a, y + 1) / (1 + a_up), _power(a_up, y + 1) / (1 + a)
+        return 1 - _power(a_up, -y) / (1 + a), 1 - _power(a, -y) / (1 + a_up)
+
+    def law(queries: list[int]) -> Law:
+        found = {(float(i)): [Fraction(0), Fraction(0)] for i in range(len(queries) + 1)}
+        for r in range(-reach, reach + 1):
+            low = _power(b, abs(r)) * (1 - b_up) / (1 + b_up)
+            high = _power(b_up, abs(r)) * (1 - b) / (1 + b)
+            for i, k in enumerate(queries):
+                least, most = above(threshold + r - k)
+                found[float(i)][0] += low * (1 - most)
+                found[float(i)][1] += high * (1 - least)
+                low, high = low * least, high * most
+            found[float(len(queries))][0] += low
+            found[float(len(queries))][1] += high
+        return {count: (p, q) for count, (p, q) in found.items()}
+
+    return law
+
+
+SCORES = (
+    Pair("all scores move", [0, -1, 1], [1, 0, 0]),
+    Pair("tie", [0, 0, 0], [1, -1, 0]),
+    Pair("far apart", [0, -800, -1600], [-1, -799, -1601]),
+)
+
+
+def _softmax(scores: list[int]) -> Law:
+    top = max(scores)
+    weights = [_exp(Fraction(top - score, 2)) for score in scores]
+    low, high = (sum((w[i] for w in weights), Fraction(0)) for i in (0, 1))
+    return {float(i): (w[0] / high, w[1] / low) for i, w in enumerate(weights)}
+
+
+def _coin(gamma: Fraction) -> Law:
+    low, high = _exp(gamma)
+    return {1.0: (low, high), 0.0: (1 - high, 1 - low)}
+
+
+def mechanism(name: str, epsilon: Any, delta: Any, proof: str, pairs: Any, **how: Any) -> None:
+    """Register one mechanism of the room."""
+    covers = (f"confide.mechanisms.{name}", *how.pop("covers", ()))
+    register(
+        Claim(
+            f"mechanisms.{name}",
+            how.pop("kind", Kind.MECHANISM),
+            epsilon,
+            delta,
+            "replace_one",
+            proof,
+            lambda: pairs,
+            covers=covers,
+            **how,
+        )  # fmt: skip
+    )
+
+
+_HALF = Fraction(1, 2)
+mechanism(
+    "discrete_laplace", _HALF, 0, "Ghosh, Roughgarden & Sundararajan 2009; confide.mechanisms.discrete", UNIT,
+    law=laplace_law(_HALF), covers=("event:discrete_laplace",), **_noise(discrete_laplace, 2),
+)  # fmt: skip
+mechanism(
+    "discrete_gaussian", round_up(zcdp_epsilon(Fraction(1, 8), _DELTA)), _DELTA,
+    "Canonne, Kamath & Steinke 2020, theorem 4; confide.privacy.zcdp", UNIT,
+    law=gaussian_law(Fraction(2)), covers=("event:discrete_gaussian",), **_noise(discrete_gaussian, 2),
+)  # fmt: skip
+mechanism(
+    "rounded_gaussian", round_up(gaussian_epsilon(2.0, _DELTA)), _DELTA,
+    "Balle & Wang 2018, theorem 8, then rounding (post-processing); confide.mechanisms.gaussian", UNIT,
+    law=rounded_law(2.0), covers=("event:gaussian",),
+    **vectorised(lambda value, size, stream: value + rounded_gaussian(2.0, 1.0, size, stream=stream)),
+)  # fmt: skip
+mechanism(
+    "bernoulli_exp", Fraction(1, 5), 0, "ratios of both outcomes; confide.mechanisms.discrete",
+    (Pair("1 against 1.2", Fraction(1), Fraction(6, 5)),), law=_coin,
+    **vectorised(lambda gamma, size, stream: bernoulli_exp(gamma, size, stream=stream)),
+)  # fmt: skip
+mechanism(
+    "bernoulli_log", Fraction(1, 5), 0, "ratios of both outcomes; confide.mechanisms.discrete",
+    (Pair("1 against 1.2", Fraction(1), Fraction(1.2)),), law=_coin,
+    **vectorised(lambda gamma, size, stream: bernoulli_log(np.full(size, -float(gamma)), stream=stream)),
+)  # fmt: skip
+mechanism(
+    "weighted_choice", 1, 0, "McSherry & Talwar 2007, theorem 6; confide.mechanisms.choice", SCORES, law=_softmax,
+    covers=("event:exponential", "event:pure"),
+    **vectorised(
+        lambda scores, size, stream: weighted_choice(
+            log_weights=[Fraction(score, 2) for score in scores], size=size, stream=stream
+        )
+    ),
+)  # fmt: skip
+mechanism(
+    "sparse_vector", 1, _DELTA, "Dwork & Roth 2014, theorem 3.23; confide.mechanisms.above_threshold",
+    (Pair("all distances fall", [12, 13, 12, 3], [11, 12, 11, 2]), Pair("around the threshold", [9, 8, 9, 8], [8, 9, 8, 9])),
+    law=sparse_law(sparse_vector(1, _DELTA).threshold, *((sparse_vector(1, _DELTA).e1, sparse_vector(1, _DELTA).e2))),
+    covers=("confide.mechanisms.SparseVector", "event:sparse_vector"), draws=20_000, quick=2_000,
+    **_sparse(1, _DELTA, lambda stream: sparse_vector(1, _DELTA, stream=stream)),
+)  # fmt: skip
+_FAR = (Pair("one coordinate", [0, 0], [4, 0]), Pair("near 2^61", [2**61 - 8, 0], [2**61 - 4, 0]))
+mechanism(
+    "laplace_release", 1, 0, "Ghosh, Roughgarden & Sundararajan 2009 on the grid; confide.mechanisms.grid", _FAR,
+    kind=Kind.RELEASE, covers=("event:laplace",), **_released(laplace_release, 1),
+)  # fmt: skip
+mechanism(
+    "gaussian_release", round_up(gaussian_epsilon(2.0, _DELTA)), _DELTA,
+    "Balle & Wang 2018, theorem 8, then rounding; confide.mechanisms.grid", _FAR,
+    kind=Kind.RELEASE, **_released(gaussian_release, 2),
+)  # fmt: skip
