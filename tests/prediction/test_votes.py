@@ -1,6 +1,7 @@
 """Vote gaps, nearest neighbours, teachers, ensembles: the two properties and the published counter-examples."""
 
 import itertools
+import warnings
 
 import joblib
 import numpy as np
@@ -183,6 +184,41 @@ def test_a_teacher_that_raises_votes_for_the_first_class():
     assert model.votes([[0.0, 0.0]]).tolist() == [[5, 0]]
     with pytest.raises(UnsupportedError, match="without fit"):
         TeacherVotes("tree", 5, 2, (-1, 1))
+
+
+class Loud(DecisionTreeClassifier):
+    """Warns, divides by zero, alters the queries and at times raises: by what it was trained on."""
+
+    def predict(self, X):
+        told = super().predict(X)
+        if self.tree_.node_count > 1:
+            warnings.warn("the part holds a split", stacklevel=2)
+            np.ones(1) / np.zeros(1)
+            X[:] = 0.0
+        if self.tree_.node_count > 5:
+            raise ValueError(f"threshold {self.tree_.threshold[0]}")
+        return told
+
+
+def test_what_a_teacher_does_while_it_answers_shows_in_its_vote_alone(recwarn):
+    """Audited: a warning during an answer told which part a row had changed."""
+    X, y = blobs(60, seed=3, spread=0.6)
+    Q = np.random.default_rng(4).uniform(-1, 1, (30, 2))
+    certificate = TeacherVotes(Loud(random_state=0), 6, 2, (-1, 1))
+    with np.errstate(all="raise"):  # the caller's settings do not reach a teacher either
+        loud = certificate.fit(X, y)
+        votes = loud.votes(Q)
+    assert any(model.tree_.node_count > 1 for model in loud.models)
+    assert any(model.tree_.node_count > 5 for model in loud.models)
+    quiet = np.zeros_like(votes)
+    for model in loud.models:
+        raises = model.tree_.node_count > 5
+        told = np.zeros(30, dtype=int) if raises else DecisionTreeClassifier.predict(model, Q).astype(int)
+        quiet[np.arange(30), told] += 1
+    assert np.array_equal(votes, quiet)
+    assert not recwarn.list
+    check_neighbours(certificate, X, y, Q, adjacency="replace_one", rng=np.random.default_rng(5), pairs=5)
+    assert not recwarn.list
 
 
 def brute_distance(votes, k, classes):

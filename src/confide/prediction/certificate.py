@@ -124,7 +124,7 @@ def _floats(values: Any, name: str, remedy: str) -> NDArray[np.float64]:
     given = np.asarray(values)
     if given.dtype.kind not in "biufO":  # the type of an array is declared, and public
         raise DataError(f"The {name} are no numbers (type {given.dtype}).", remedy)
-    return numbers(given) if given.dtype.kind == "O" else given.astype(np.float64)
+    return numbers(given)
 
 
 def id_hash(ids: Any, key: str) -> Words:

@@ -174,7 +174,8 @@ class TeacherVotes:
     one unit, however many rows it has, changes one part (two where ids may change), one vote, and the
     difference of two classes' votes by at most 2 (4). With `vote_gap` both proofs follow, whatever the
     classifier does, as long as it does the same with the same part. One that raises, on a part with one class
-    or without rows for instance, votes for class 0.
+    or without rows for instance, votes for class 0. No warning of a classifier is shown, in `fit` or in
+    answers: it would tell of the part. Each sees a copy of the queries, so none can change another's vote.
     """
 
     estimator: Any
@@ -243,7 +244,7 @@ def _taught(estimator: Any, cells: Floats, labels: Labels) -> Any:
 
     model: Any = clone(estimator)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # a warning would tell of the part
             return model.fit(cells, labels)
     except Exception:  # whatever a part of the table did to it, neighbours take the same path
@@ -254,7 +255,9 @@ def _vote(model: Any, cells: Floats, classes: int) -> Labels:
     if model is None or not cells.size:
         return np.zeros(cells.shape[0], dtype=np.int64)
     try:
-        told = np.asarray(model.predict(cells), dtype=np.float64).reshape(cells.shape[0])
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            told = np.asarray(model.predict(cells.copy()), dtype=np.float64).reshape(cells.shape[0])
     except Exception:
         return np.zeros(cells.shape[0], dtype=np.int64)
     return np.where((told >= 0) & (told < classes), told, 0.0).astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError
+from confide.schema.loose import matrix_of, numbers, vector_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -142,51 +144,90 @@ class Rows:
 def matrix(X: Any, inputs: int) -> Floats:
     """Return rows as float64, [rows, inputs]; cells that are no number count as NaN.
 
+    Cell by cell (`confide.schema.loose`): what one cell holds decides nothing about another, so neighbouring
+    tables differ in the changed row alone. (Were a table read as a whole, one text would turn the dates of
+    all other rows from numbers into NaN.)
+
+    ======================================  =====================================================
+    edge case                               what happens
+    ======================================  =====================================================
+    text, date, None, complex, list         that cell is NaN; texts that spell a number are one
+    10**400, long double 1e4000             that cell is inf; no warning
+    array of text, times, complex numbers   DataError by its type, which is declared and public
+    rows of several lengths, other shapes   DataError
+    ======================================  =====================================================
+
     Raises
     ------
     DataError
-        If the shape is another.
+        If the shape is another, or the declared type is no number.
     """
-    try:
-        values = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):  # one cell must not decide what is raised
-        values = _cells(X)
+    values = np.asarray(matrix_of(X))
     if values.ndim != 2 or values.shape[1] != inputs:
         raise DataError("The rows do not have the network's number of inputs.", f"Pass [rows, {inputs}].")
-    return values
+    return _numbers(values, "rows")
 
 
-def _cells(X: Any) -> Floats:
-    try:
-        values = np.asarray(X, dtype=object)
-    except ValueError:
-        values = np.empty(0, dtype=object)  # rows of several lengths: no matrix
-    out = np.full(values.shape, np.nan)
-    for place, cell in np.ndenumerate(values):
-        try:
-            out[place] = float(cell)
-        except Exception:  # whatever a cell does, it is no number
-            continue
-    return out
+def _numbers(given: Any, what: str) -> Floats:
+    values = np.asarray(given)
+    if values.dtype.kind not in "biufO":
+        raise DataError(f"The {what} are no numbers (type {values.dtype}).", "Pass numbers.")
+    return values if values.dtype == np.float64 else numbers(values)
 
 
 def apply_map(features: Callable[[Floats], Any] | None, X: Any, width: int) -> Any:
-    """Apply a frozen map to `width` features in blocks of one size: a row's place does not matter."""
+    """Apply a frozen map to `width` features in blocks of one size: a row's place does not matter.
+
+    Cells are read as in `matrix`. The map sees zeros first, where its exceptions are the caller's; what it
+    does to rows shows in no exception or warning.
+
+    ==========================================  ========================================================
+    edge case                                   what happens
+    ==========================================  ========================================================
+    the map fails on zeros, or gives no         its exception, or DataError, whatever the table is
+    [256, width]
+    it raises on some rows                      these rows are NaN: the block is mapped row by row
+    it warns, or numbers overflow               silence
+    arrays of more than two dimensions          rows are whatever the first dimension counts
+    ==========================================  ========================================================
+
+    Raises
+    ------
+    DataError
+    """
     if features is None:
         return X
-    values = np.asarray(X, dtype=np.float64)
+    values = _numbers(matrix_of(X), "rows")
+    if values.ndim < 2:
+        raise DataError(f"The rows have {values.ndim} dimensions.", "Pass a matrix, one row a query.")
+    blank = np.zeros((_MAPPED, *values.shape[1:]))
+    shape = np.shape(features(blank.copy()))
+    if shape != (_MAPPED, width):
+        raise DataError(f"The map of features gives {shape}.", f"Return [{_MAPPED}, {width}] for such rows.")
     out = np.empty((len(values), width))
-    for start in range(0, len(values), _MAPPED):
-        part = values[start : start + _MAPPED]
-        block = np.zeros((_MAPPED, *values.shape[1:]))
-        block[: len(part)] = part
-        out[start : start + len(part)] = np.asarray(features(block))[: len(part)]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for start in range(0, len(values), _MAPPED):
+            part = values[start : start + _MAPPED]
+            out[start : start + len(part)] = _mapped(features, blank, part, width)
     return out
 
 
+def _mapped(features: Callable[[Floats], Any], blank: Floats, part: Floats, width: int) -> Floats:
+    block = blank.copy()
+    block[: len(part)] = part
+    try:
+        return np.asarray(features(block), dtype=np.float64).reshape(_MAPPED, width)[: len(part)]
+    except Exception:  # of some row: the others keep their bits, as a map gives a row the same anywhere
+        if len(part) == 1:
+            return np.full((1, width), np.nan)
+        rows = [_mapped(features, blank, part[i : i + 1], width) for i in range(len(part))]
+        return np.concatenate(rows)
+
+
 def class_codes(y: Any, classes: int) -> Ints:
-    """Return class numbers, -1 for whatever is none of 0 ... classes - 1."""
-    values = matrix(np.asarray(y, dtype=object).reshape(-1, 1), 1)[:, 0]
+    """Return class numbers, -1 for whatever is none of 0 ... classes - 1; labels are read as in `matrix`."""
+    values = _numbers(vector_of(y), "labels").reshape(-1)
     out = np.full(len(values), -1, dtype=np.int64)
     for number in range(classes):
         out[values == number] = number
