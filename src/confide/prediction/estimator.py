@@ -22,6 +22,7 @@ from confide.prediction.named import Recipe
 from confide.prediction.saved import read, save_model
 from confide.privacy import Adjacency, Guarantee
 from confide.privacy.exact import Amount
+from confide.schema import loose
 
 #: Parameters that are no part of a model.
 _UNSAVED = ("ledger", "random_state", "n_jobs", "classes")
@@ -99,6 +100,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     `score` are not private and warn; `stability` is not private either. Only the classes that `answer`
     returns leave: never k, a margin, a scale or which certificate fired (pitfall F61). The same query asked
     twice is charged twice.
+
+    The table's cells and labels are read one by one (`confide.schema.loose`): a cell that is no number is
+    missing, a label that is no class is the first, whatever else stands in the table, and no exception or
+    warning tells of either. Only the declared type of an array, its shape and its names are judged.
 
     Examples
     --------
@@ -192,6 +197,15 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
         self.classes_ = known
         return self
+
+    def _table(self, X: Any) -> NDArray[np.float64]:
+        """Return private rows: type, shape and names are judged, and no cell decides what is raised."""
+        loose.check_features(X)
+        X = loose.matrix_of(X)
+        loose.check_table(X)
+        rows: Any = validate_data(self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+        loose.check_numeric(rows)
+        return loose.numbers(rows)
 
     def _recipe(self) -> Recipe:
         return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)
@@ -386,7 +400,7 @@ def column(y: Any, rows: int) -> NDArray[Any]:
     """Return labels as one column, whatever they are."""
     if y is None:
         raise DataError("CertifiedClassifier requires y to be passed, but the target y is None.")
-    given = np.asarray(y)
+    given = np.asarray(loose.vector_of(y))  # one text must not make text of a list of numbers
     if given.ndim == 2 and given.shape[1] == 1:
         warnings.warn(
             DataConversionWarning("A column-vector y was passed when a 1d array was expected."), stacklevel=3
@@ -398,13 +412,16 @@ def column(y: Any, rows: int) -> NDArray[Any]:
 
 
 def class_codes(given: NDArray[Any], known: NDArray[Any]) -> Labels:
-    """Return the place of each label among the classes; 0 for a label that is none of them."""
-    place = {label: code for code, label in enumerate(known.tolist())}
+    """Return the place of each label among the classes; 0 for a label that is none of them.
+
+    Each label by itself: what it equals does not depend on the others.
+    """
+    members = known.tolist()
+    place = {label: code for code, label in enumerate(members)}
 
     def code(label: Any) -> int:
-        try:
+        if type(label) in (bool, int, float, str):
             return place.get(label, 0)
-        except TypeError:  # a label that cannot be looked up is no class
-            return 0
+        return next((code for code, member in enumerate(members) if loose.equal(label, member)), 0)
 
     return np.array([code(label) for label in given.tolist()], dtype=np.int64)
