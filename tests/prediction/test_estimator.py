@@ -239,6 +239,7 @@ SECRET = "labels are secret: whether one is missing, infinite or no class must n
 REASONS = {
     "check_estimators_empty_data_messages": "under add_remove_one the number of rows is secret: none is a table too",
     "check_classifiers_classes": "classes are a public argument; the check fits others, which count as the first",
+    "check_dtype_object": "cells are secret: one that is no number is missing, and shows in no exception",
     "check_classifiers_regression_target": SECRET,
     "check_classifier_not_supporting_multiclass": SECRET,
     "check_supervised_y_no_nan": f"{SECRET} (pitfalls F43, K15)",
@@ -281,3 +282,49 @@ def test_intervals_answer_too():
     assert k.max() >= 3
     told = model.answer(X, 10)
     assert np.array_equal(told[k >= 3], labels[k >= 3])
+
+
+ODD = ["SECRET", None, 10**400, 1 + 2j, [1, 2], b"x", np.longdouble("1e4000"), {"a": 1}, object()]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("certificate", ["erm", "votes", "interval"])
+def test_no_cell_decides_an_exception_of_fit(certificate, odd):
+    """Audited: the message of scikit-learn's quoted the cell."""
+    X, y = blobs(40, seed=6)
+    rows, labels = X.tolist(), y.tolist()
+    rows[3][1], labels[4] = odd, odd
+    options = {"certificate": certificate, **({"neighbours": 5} if certificate == "votes" else {})}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = CertifiedClassifier([0, 1], BOUNDS, **options).fit(rows, labels)
+    plain, first = X.copy(), y.copy()
+    infinite = isinstance(odd, int | np.longdouble)
+    plain[3, 1] = np.inf if infinite else np.nan
+    if certificate != "interval":  # which leaves out a row that holds one
+        first[4] = 0
+        same = CertifiedClassifier([0, 1], BOUNDS, **options).fit(plain, first)
+        assert np.array_equal(model.stability(X), same.stability(X))
+
+
+def test_one_text_among_integers_leaves_the_other_labels_alone():
+    """Audited: NumPy made text of all labels, so that every row counted as the first class."""
+    X, y = blobs(400, seed=7, spread=0.25)
+    labels = y.tolist()
+    near = CertifiedClassifier([0, 1], BOUNDS, alpha=0.03, feature_norm=1.0).fit(X, labels)
+    for odd in ("x", None, [1], 1j, np.str_("1"), 2.5, 10**400, b"1"):
+        changed = CertifiedClassifier([0, 1], BOUNDS, alpha=0.03, feature_norm=1.0)
+        changed.fit(X, [odd, *labels[1:]])
+        before, after = near.stability(X), changed.stability(X)
+        assert np.abs(before[1] - after[1]).max() <= 1
+        turned = before[0] != after[0]
+        assert not before[1][turned].any()
+    assert near.stability(X)[1].max() >= 3
+
+
+@pytest.mark.parametrize("X", [np.ones((4, 2)) * 1j, np.full((4, 2), "SECRET"), np.full((4, 2), np.datetime64("2020-01-01")),
+                               [[1, 2], [3]] * 2, [1, 2, 3, 4], {"a": [1, 2]}], ids=lambda X: str(getattr(X, "dtype", type(X))))  # fmt: skip
+def test_types_and_shapes_are_refused_without_cells(X):
+    with pytest.raises(ValueError, match=r"Complex|type|2D array|dict") as caught:
+        CertifiedClassifier([0, 1], BOUNDS).fit(X, [0, 1, 0, 1])
+    assert "SECRET" not in str(caught.value)

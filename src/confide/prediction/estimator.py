@@ -185,7 +185,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         recipe = self._recipe()
         as_stream(self.random_state)
         recipe.check(len(known), self.feature_bounds)
-        matrix: Any = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
+        matrix = self._table(X)
         n, p = matrix.shape
         codes = class_codes(column(y, n), known)
         certificate = recipe.build(len(known), self.feature_bounds, p, n)
