@@ -68,6 +68,7 @@ ROWS = {"age": [25.0, 75.0], "income": [500.0, 900.0], "region": ["west", "south
 @pytest.mark.parametrize(
     "options",
     [{}, {"alpha": 0.3}, {"model": "huber_hinge"}, {"model": "softmax"}, {"certificate": "votes", "neighbours": 21},
+     {"certificate": "ball"}, {"certificate": "ball", "feature_norm": 1.0, "adjacency": "add_remove_one", "max_rows": 700},
      {"certificate": "interval"}, {"certificate": "interval", "model": "mlp", "hidden": (4,), "k_max": 8},
      {"members": 3, "ridge": 5.0}, {"certificate": "votes", "members": 3, "neighbours": 11},
      {"adjacency": "add_remove_one", "ridge": 10.0}, {"adjacency": "replace_private_part"},
@@ -389,12 +390,18 @@ def test_bad_parameters_before_any_data(tmp_path):
         {"certificate": "votes", "alpha": 0.1}, {"certificate": "interval", "ridge": 1.0}, {"neighbours": 5},
         {"certificate": "interval", "hidden": (4,)}, {"k_max": 5}, {"certificate": "votes", "feature_norm": 1.0},
         {"certificate": VoteGap(5, 2, (-1, 1)), "adjacency": "add_remove_one"},
+        {"certificate": VoteGap(5, 2, (-1, 1)), "feature_norm": 1.0}, {"certificate": "ball", "k_max": 9},
+        {"certificate": "ball", "alpha": 0.1}, {"certificate": "ball", "model": "huber_hinge"},
+        {"certificate": "ball", "adjacency": "add_remove_one"}, {"alpha": 0.1, "answer_epsilon": 1},
         {"certificate": "interval", "adjacency": "add_remove_one"}, {"max_rows": 0, "adjacency": "add_remove_one", "ridge": 1.0},
     ):  # fmt: skip
         with pytest.raises((ParameterError, UnsupportedError)):
             confide.certify(Unread(), **options)
         with pytest.raises((ParameterError, UnsupportedError)):
             confide.certify(Unread(), dry_run=True, **options)
+    narrow = BallTraining(3, {"learning_rate": 1.0, "clip": 1.0, "clip_by": "norm"}, 2.0)
+    with pytest.raises(ParameterError, match="is for 3 columns, and the schema's features encode into 6"):
+        confide.certify(Unread(), certificate=narrow)
     with pytest.raises(SchemaError, match="labels alone"):
         confide.certify(Unread(), adjacency="replace_label")
     with pytest.raises(LedgerError):

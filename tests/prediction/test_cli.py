@@ -105,6 +105,7 @@ def test_rows_without_an_answer_are_empty(run):
     "options",
     [("--certificate", "votes", "--neighbours", "21"), ("--certificate", "interval", "--epochs", "2"),
      ("--certificate", "interval", "--model", "mlp", "--hidden", "4,3", "--k-max", "5", "--clip", "0.1"),
+     ("--certificate", "ball", "--epochs", "4", "--weight-decay", "0.1"), ("--answer-epsilon", "1"),
      ("--members", "3", "--ridge", "4"), ("--adjacency", "add_remove_one", "--ridge", "4", "--max-rows", "1000")],
     ids=str,
 )  # fmt: skip
@@ -112,7 +113,14 @@ def test_options_reach_the_certificate(run, options):
     done = run(*CERTIFY, "--json", *options)
     assert done.exit_code == 0, done.output
     facts = json.loads(done.output)["provenance"]
-    assert facts["parameters"]["type"] in ("VoteGap", "IntervalTraining", "Ensemble", "StronglyConvexERM")
+    assert facts["parameters"]["type"] in ("VoteGap", "IntervalTraining", "Ensemble", "StronglyConvexERM",
+                                           "BallTraining")  # fmt: skip
+    if "ball" in options:
+        assert facts["parameters"]["hyperparameters"] == {
+            "learning_rate": 0.3, "clip_by": "norm", "epochs": 4, "weight_decay": 0.1, "clip": 0.5,
+        }  # fmt: skip
+    if "--answer-epsilon" in options:
+        assert facts["parameters"]["ridge"] == pytest.approx(500 * 150 / 500**1.5)
     if "mlp" in options:
         assert facts["parameters"]["layers"] == [6, 4, 3, 1]
         assert facts["parameters"]["hyperparameters"] == {"learning_rate": 2.0, "clip": 0.1, "epochs": 2}

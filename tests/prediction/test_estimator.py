@@ -11,7 +11,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from confide.errors import BudgetError, DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.ledger import Ledger
-from confide.prediction import CertifiedClassifier, Ensemble, Persons, StronglyConvexERM, VoteGap
+from confide.prediction import (
+    BallTraining,
+    CertifiedClassifier,
+    Ensemble,
+    Persons,
+    StronglyConvexERM,
+    VoteGap,
+)
 
 from .helpers import blobs  # isort: skip
 
@@ -24,7 +31,8 @@ def fitted(**options):
     if options.get("certificate", "erm") == "erm":
         options = {"feature_norm": 1.0, **options}
     options = {"random_state": 3, **options}
-    return CertifiedClassifier(["no", "yes"], BOUNDS, **options).fit(X, names[y]), X, names[y]
+    bounds = BOUNDS if isinstance(options.get("certificate", "erm"), str) else None
+    return CertifiedClassifier(["no", "yes"], bounds, **options).fit(X, names[y]), X, names[y]
 
 
 @pytest.mark.parametrize("release", ["response", "cauchy", "laplace", "ptr", "global", "sparse_vector"])
@@ -128,6 +136,7 @@ def test_seeded_answers_repeat_and_others_do_not():
 @pytest.mark.parametrize(
     "options",
     [{"certificate": "votes", "neighbours": 15}, {"model": "huber_hinge"}, {"members": 3, "ridge": 3.0},
+     {"certificate": "ball"}, {"certificate": "ball", "adjacency": "add_remove_one", "max_rows": 500},
      {"certificate": VoteGap(15, 2, BOUNDS)}, {"certificate": Ensemble(StronglyConvexERM(2.0), 3)},
      {"adjacency": "add_remove_one", "ridge": 4.0, "max_rows": 1000}, {"adjacency": "replace_label"}],
     ids=str,
@@ -140,6 +149,49 @@ def test_certificates(options):
     model.answer(X[:3], 1)
     assert model.guarantee_.adjacency.value == options.get("adjacency", "replace_one")
     clone(model)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_ball_is_that_of_rows_brought_to_its_norm(classes):
+    X, y = blobs(300, p=4, classes=classes, seed=2, spread=0.2)
+    steps = {"learning_rate": 0.2, "clip": 5.0, "clip_by": "norm", "epochs": 9}
+    model = CertifiedClassifier(
+        range(classes), (-2, 2), certificate="ball", hyperparameters=steps, feature_norm=0.75
+    )
+    labels, k = model.fit(2 * X, y).stability(2 * X)
+    own = BallTraining(4, steps, 3.0, classes=classes).fit(X * (3.0 / 0.75), y)
+    wanted, distances = own.stability(X * (3.0 / 0.75))
+    assert k.max() >= 3
+    assert np.array_equal(labels, wanted)
+    assert np.array_equal(k, distances)
+    CertifiedClassifier(range(classes), (-2, 2), certificate="ball").fit(X, y).answer(X[:2], 1)
+
+
+def test_the_ridge_follows_the_rows_and_the_epsilon_of_an_answer():
+    """Lambda = alpha n, alpha = 150 / (n epsilon)^1.5 within [1e-4, 3]; a person counts for m rows."""
+    X, y = blobs(400, p=3, seed=1)
+
+    def ridge(**options):
+        made = CertifiedClassifier([0, 1], BOUNDS, **options).fit(X, y, ids=np.arange(400)).model_
+        return made.provenance["parameters"]["ridge" if made.unit == "row" else "certificate"]
+
+    assert ridge() == pytest.approx(400 * 150 / 80**1.5)
+    assert ridge(answer_epsilon=1) == pytest.approx(400 * 150 / 400**1.5)
+    assert ridge(answer_epsilon=0.01) == 400 * 3
+    assert ridge(answer_epsilon=1e6) == 400 * 1e-4
+    assert ridge(alpha=0.25) == 100
+    assert ridge(ridge=7.0) == 7
+    assert ridge(max_rows_per_id=4)["ridge"] == pytest.approx(400 * 150 / 20**1.5)
+    for bad in ({"answer_epsilon": 0}, {"answer_epsilon": -1, "alpha": 1.0}, {"answer_epsilon": "x"}):
+        with pytest.raises((ParameterError, UnsupportedError), match="answer_epsilon"):
+            ridge(**bad)
+    for two in (
+        {"alpha": 0.1, "answer_epsilon": 1},
+        {"ridge": 1.0, "answer_epsilon": 1},
+        {"alpha": 0.1, "ridge": 1.0},
+    ):
+        with pytest.raises(UnsupportedError, match="decides alone"):
+            ridge(**two)
 
 
 def test_ten_classes_and_labels_that_are_none():
@@ -179,6 +231,12 @@ def test_bad_parameters_before_any_data():
             model.fit(Unread(), Unread())
     with pytest.raises(UnsupportedError, match="'model'"):
         CertifiedClassifier([0, 1], BOUNDS, model="tree").fit(Unread(), Unread())
+    for options in ({"feature_bounds": BOUNDS}, {"alpha": 0.3}, {"answer_epsilon": 1}, {"model": "softmax"},
+                    {"neighbours": 3}, {"k_max": 5}, {"max_rows": 900}):  # fmt: skip
+        with pytest.raises(
+            UnsupportedError, match=f"'{next(iter(options))}' parameter is given beside a cert"
+        ):
+            CertifiedClassifier([0, 1], certificate=VoteGap(5, 2, BOUNDS), **options).fit(Unread(), Unread())
     with pytest.raises(DataError, match="labels have shape"):
         CertifiedClassifier([0, 1], BOUNDS).fit(np.zeros((3, 2)), [0, 1])
 
@@ -251,12 +309,13 @@ REASONS = {
         CertifiedClassifier([0, 1], (-4, 4)),
         CertifiedClassifier([0, 1], (-4, 4), certificate="votes"),
         CertifiedClassifier([0, 1], (-4, 4), certificate="interval", k_max=3),
+        CertifiedClassifier([0, 1], (-4, 4), certificate="ball"),
     ],
     expected_failed_checks=lambda estimator: {
         name: reason
         for name, reason in REASONS.items()
-        # Where n is public, an interval certificate has no use for an empty table, and says so.
-        if estimator.certificate != "interval" or name != "check_estimators_empty_data_messages"
+        # Where n is public, gradient descent has no use for an empty table, and says so.
+        if estimator.certificate not in ("interval", "ball") or name != "check_estimators_empty_data_messages"
     },
 )
 def test_scikit_learn_contract(estimator, check):

@@ -39,7 +39,7 @@ GENTLE = {"learning_rate": 1.0, "clip": 0.1}
 FAR = {"adjacency": "add_remove_one"}
 OPTIONS = [
     {}, {"model": "softmax"}, {"model": "huber_hinge"}, {"ridge": 5.0, **FAR}, {"certificate": "votes"},
-    {"certificate": "interval"}, {"certificate": "interval", "model": "mlp", "k_max": 4, "hidden": (3,)},
+    {"certificate": "ball"}, {"certificate": "interval"}, {"certificate": "interval", "model": "mlp", "k_max": 4, "hidden": (3,)},
     {"certificate": "interval", "max_rows": 900, **FAR}, {"members": 3, "ridge": 4.0},
     {"certificate": "votes", "members": 2, "neighbours": 9},
     {"certificate": BallTraining(6, {**GENTLE, "clip_by": "norm"}, 2.0)},
@@ -261,7 +261,7 @@ def test_values_come_back_as_they_were():
 @pytest.mark.parametrize(
     "options",
     [{}, {"certificate": "votes", "neighbours": 9}, {"certificate": "interval", "training_seed": 4},
-     {"certificate": VoteGap(9, 2, (-1, 1))}, {"feature_bounds": (-np.ones(3), np.ones(3)), "alpha": 0.5}],
+     {"certificate": "ball"}, {"certificate": VoteGap(9, 2, (-1, 1)), "feature_bounds": None}, {"feature_bounds": (-np.ones(3), np.ones(3)), "alpha": 0.5}],
     ids=lambda options: str(options)[:60],
 )  # fmt: skip
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 1], [False, True], [0.5, 1.5]], ids=str)
@@ -299,9 +299,9 @@ def test_names_of_columns_travel(tmp_path):
 def test_a_classifier_of_persons(tmp_path):
     X, y = blobs(300, p=2, seed=3)
     ids = np.arange(300) // 3
-    model = CertifiedClassifier([0, 1], (-1, 1), max_rows_per_id=3).fit(X, y, ids=ids)
+    model = CertifiedClassifier([0, 1], (-1, 1), alpha=0.03, max_rows_per_id=3).fit(X, y, ids=ids)
     assert model.preview(1, 1).unit == "person"
-    rows = CertifiedClassifier([0, 1], (-1, 1)).fit(X, y)
+    rows = CertifiedClassifier([0, 1], (-1, 1), alpha=0.03).fit(X, y)
     assert np.array_equal(model.stability(X)[1], rows.stability(X)[1] // 3)
     model.save(tmp_path / "m.npz")
     assert np.array_equal(CertifiedClassifier.load(tmp_path / "m.npz").stability(X)[1], model.stability(X)[1])

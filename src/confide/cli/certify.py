@@ -27,32 +27,48 @@ def certify(
     certificate: Annotated[
         str,
         typer.Option(
-            help="erm (strongly convex), votes (nearest neighbours) or interval (descent with boxes)."
+            help="erm (strongly convex), votes (nearest neighbours), interval (descent with boxes) or ball "
+            "(many steps of it)."
         ),
     ] = "erm",
     model: Annotated[
         str,
-        typer.Option(help="Of erm: logistic, huber_hinge or softmax; of interval: logistic or mlp."),
+        typer.Option(
+            help="Of erm: logistic, huber_hinge or softmax; of interval: logistic or mlp; of ball: logistic."
+        ),
     ] = "logistic",
     alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Ridge of erm's mean objective: more of it, stabler answers and a coarser model. "
+            "\\[default: from the rows and --answer-epsilon]"
+        ),
+    ] = None,
+    answer_epsilon: Annotated[
         float,
-        typer.Option(help="Ridge of erm's mean objective: more of it, stabler answers and a coarser model."),
-    ] = 0.03,
+        typer.Option(
+            help="About the epsilon that an answer will have: chooses erm's ridge, promises nothing."
+        ),
+    ] = 0.2,
     ridge: Annotated[
         float | None,
         typer.Option(help="Lambda of erm's sum of losses, under add_remove_one and for --members."),
     ] = None,
     feature_norm: Annotated[
-        float | None, typer.Option(help="Norm that erm shortens encoded rows to.")
+        float | None, typer.Option(help="Norm that erm and ball shorten encoded rows to.")
     ] = None,
     constant: Annotated[float | None, typer.Option(help="Constant column of erm's intercept.")] = None,
     neighbours: Annotated[int, typer.Option(help="Of votes.")] = 51,
     hidden: Annotated[
         str | None, typer.Option(help="Widths of the mlp, such as 32,16. [default: 16]", metavar="N,N")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Of interval.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of interval.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Of interval: each cell of a row's gradient.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of interval and ball.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of interval and ball.")] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Of interval: each cell of a row's gradient; of ball: the gradient's norm."),
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Of interval and ball.")] = None,
     k_max: Annotated[int, typer.Option(help="Of interval: largest distance that is searched.")] = 128,
     members: Annotated[int, typer.Option(help="More than 1: an ensemble on disjoint parts.")] = 1,
     adjacency: Annotated[
@@ -83,11 +99,12 @@ def certify(
             "certificate": certificate,
             "model": model,
             "alpha": alpha,
+            "answer_epsilon": answer_epsilon,
             "ridge": ridge,
             "feature_norm": feature_norm,
             "constant": constant,
             "neighbours": neighbours,
-            "hyperparameters": _hyperparameters(certificate, model, epochs, learning_rate, clip),
+            "hyperparameters": None,
             "k_max": k_max,
             "members": members,
             "adjacency": adjacency,
@@ -96,6 +113,10 @@ def certify(
             "training_seed": training_seed,
             "progress": not as_json and sys.stderr.isatty(),
         }
+        steps = {"epochs": epochs, "learning_rate": learning_rate, "clip": clip, "weight_decay": weight_decay}
+        given = {name: value for name, value in steps.items() if value is not None}
+        if given:
+            options["hyperparameters"] = _hyperparameters(certificate, model, given)
         if hidden is not None:
             options["hidden"] = _widths(hidden)
         facts = _run(file, schema, out, options, dry_run, force, delimiter)
@@ -161,19 +182,18 @@ def _sentence(facts: dict[str, Any]) -> str:
     )
 
 
-def _hyperparameters(certificate: str, model: str, *given: float | None) -> dict[str, Any] | None:
-    """Return the public defaults with what is given; None where nothing is."""
-    held = {name: v for name, v in zip(("epochs", "learning_rate", "clip"), given) if v is not None}
-    if not held:
-        return None
+def _hyperparameters(certificate: str, model: str, given: dict[str, float]) -> dict[str, Any]:
+    """Return the public defaults with what is given."""
+    from confide.prediction.named import BALL, BALL_CLIPS, TRAINING
+
+    if certificate == "ball":
+        return {**BALL, "clip": BALL_CLIPS[0], **given}
     if certificate != "interval":
         raise ParameterError(
-            f"The option --{next(iter(held)).replace('_', '-')} belongs to --certificate interval.",
-            "Leave it out, or pass --certificate interval.",
+            f"The option --{next(iter(given)).replace('_', '-')} belongs to --certificate interval or ball.",
+            "Leave it out, or pass one of these.",
         )
-    from confide.prediction.named import TRAINING
-
-    return {**TRAINING["mlp" if model == "mlp" else "linear"], **held}
+    return {**TRAINING["mlp" if model == "mlp" else "linear"], **given}
 
 
 def _widths(text: str) -> tuple[int, ...]:

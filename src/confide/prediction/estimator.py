@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from confide.errors import DataError, UncertifiedWarning
+from confide.errors import DataError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as as_stream
 from confide.prediction.certificate import Certified, Labels
 from confide.prediction.front import provenance
@@ -39,34 +39,39 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     feature_bounds : pair of scalars or of arrays of shape (p,)
         Declared and public; a published mean and deviation (mean -+ 2 deviations) does far better than a
         wide range.
-    certificate : {"erm", "votes", "interval"} or Certificate
-        Strongly convex ERM, nearest neighbours, gradient descent with boxes, or an object such as
-        `IntervalTraining`, `TeacherVotes` or `Ensemble` with these classes; of such an object the parameters
-        below, up to `max_rows`, are not read, but for `members`.
+    certificate : {"erm", "votes", "interval", "ball"} or Certificate
+        Strongly convex ERM, nearest neighbours, gradient descent with boxes, many steps of it with a ball, or
+        an object such as `IntervalTraining`, `TeacherVotes` or `Ensemble` with these classes. An object reads
+        rows as they are and has parameters of its own: beside it `feature_bounds` and the parameters below,
+        up to `max_rows`, are refused, but for `members`.
     model : {"logistic", "huber_hinge", "softmax", "mlp"}
-        Of "erm" the first three, of "interval" a linear model or "mlp"; more than two classes always have the
-        softmax.
-    alpha : float
+        Of "erm" the first three, of "interval" a linear model or "mlp", of "ball" a linear model; more than
+        two classes always have the softmax.
+    alpha : float, optional
         Ridge of the mean objective where the number of rows is public: Lambda = alpha n. More of it makes
-        answers more stable and the model coarser: about 1 suits epsilon = 0.1 an answer, 0.1 to 1 suits 0.3,
-        0.01 to 0.1 suits 1.
+        answers more stable and the model coarser. None: 150 / (n answer_epsilon)^1.5 within [1e-4, 3]
+        (`confide.prediction.named.usual_alpha`).
+    answer_epsilon : float
+        Of "erm" without `alpha`: about the epsilon that an answer will have. It chooses the ridge and
+        promises nothing.
     ridge : float, optional
         Lambda itself; required for "erm" under ADD_REMOVE_ONE, where n is secret, and for ensembles.
     feature_norm, constant : float, optional
-        See `confide.prediction.rows.unit_rows`.
+        See `confide.prediction.rows.unit_rows`; of "ball" the first, which multiplies rows by
+        3 / `feature_norm` after.
     neighbours : int
         m of "votes".
     hidden : sequence of int
         Widths of "mlp".
     hyperparameters : Hyperparameters or mapping, optional
-        Of "interval".
+        Of "interval" and "ball" (``clip_by="norm"``).
     k_max : int
         Of "interval": largest distance that is searched.
     members : int
         More than 1 makes an `Ensemble`.
     adjacency : Adjacency or str
     max_rows : int, optional
-        Public stand-in for the secret number of rows under ADD_REMOVE_ONE: "interval" divides by it.
+        Public stand-in for the secret number of rows under ADD_REMOVE_ONE: descent divides by it.
         No table is compared with it; rounding covers so many rows, and 2^24 at least.
     partition_key : str
         Public: of ensembles and of ties between neighbours; in every guarantee.
@@ -122,7 +127,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         *,
         certificate: Any = "erm",
         model: str = "logistic",
-        alpha: float = 0.03,
+        alpha: float | None = None,
+        answer_epsilon: float = 0.2,
         ridge: float | None = None,
         feature_norm: float | None = None,
         constant: float | None = None,
@@ -145,6 +151,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         self.certificate = certificate
         self.model = model
         self.alpha = alpha
+        self.answer_epsilon = answer_epsilon
         self.ridge = ridge
         self.feature_norm = feature_norm
         self.constant = constant
@@ -185,6 +192,11 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         recipe = self._recipe()
         as_stream(self.random_state)
         recipe.check(len(known), self.feature_bounds)
+        if not isinstance(self.certificate, str) and self.feature_bounds is not None:
+            raise UnsupportedError(
+                "The 'feature_bounds' parameter is given beside a certificate that is an object.",
+                "Leave it out, and give bounds to the object: it reads rows as they are.",
+            )
         matrix = self._table(X)
         n, p = matrix.shape
         codes = class_codes(column(y, n), known)

@@ -34,7 +34,8 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     *,
     certificate: Any = "erm",
     model: str = "logistic",
-    alpha: float = 0.03,
+    alpha: float | None = None,
+    answer_epsilon: float = 0.2,
     ridge: float | None = None,
     feature_norm: float | None = None,
     constant: float | None = None,
@@ -65,27 +66,33 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
         classes (as text, whatever type the cells have); a cell that is none of them counts as the first. All
         public and private columns are features, encoded within [-1, 1] by their declarations; a category is
         one 0/1 column a level.
-    certificate : {"erm", "votes", "interval"} or Certificate
-        Strongly convex ERM, nearest neighbours, gradient descent with boxes (abstract gradient training), or
-        an object of `confide.prediction` with these classes and ``feature_bounds=(-1, 1)``; of such an object
-        the parameters from `model` to `max_rows`, but for `members`, are not read.
+    certificate : {"erm", "votes", "interval", "ball"} or Certificate
+        Strongly convex ERM, nearest neighbours, gradient descent with boxes (abstract gradient training),
+        many steps of it with a ball, or an object of `confide.prediction` with these classes, that takes
+        encoded rows (``feature_bounds=(-1, 1)``, or `inputs`); beside an object the parameters from `model`
+        to `max_rows` are refused, but for `members`.
     model : {"logistic", "huber_hinge", "softmax", "mlp"}
-        Of "erm" the first three, of "interval" a linear model or "mlp"; more than two classes always have the
-        softmax.
-    alpha : float
+        Of "erm" the first three, of "interval" a linear model or "mlp", of "ball" a linear model; more than
+        two classes always have the softmax.
+    alpha : float, optional
         Ridge of the mean objective of "erm": Lambda = alpha n. More of it makes answers more stable and the
-        model coarser: about 1 suits epsilon = 0.1 an answer, 0.1 to 1 suits 0.3, 0.01 to 0.1 suits 1.
+        model coarser. None: 150 / (n answer_epsilon)^1.5 within [1e-4, 3]
+        (`confide.prediction.named.usual_alpha`).
+    answer_epsilon : float
+        Of "erm" without `alpha`: about the epsilon that an answer will have. It chooses the ridge and
+        promises nothing.
     ridge : float, optional
         Lambda itself; required for "erm" under ``add_remove_one``, where n is secret, and for ensembles.
     feature_norm, constant : float, optional
         Of "erm": the public norm that encoded rows are shortened to, and the constant that makes the
-        intercept. Defaults: sqrt(q / 16 + c) for q numbers and c categories, and a fifth of it.
+        intercept. Defaults: sqrt(q / 16 + c) for q numbers and c categories, and a fifth of it. "ball" has
+        the same norm, and then multiplies rows by 3 / `feature_norm`.
     neighbours : int
         m of "votes".
     hidden : sequence of int
         Widths of "mlp".
     hyperparameters : Hyperparameters or mapping, optional
-        Of "interval".
+        Of "interval" and "ball" (``clip_by="norm"``).
     k_max : int
         Of "interval": largest distance that is searched.
     members : int
@@ -93,7 +100,7 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     adjacency : Adjacency or str
         Any; ``replace_label`` where the schema has no private column.
     max_rows : int, optional
-        Public stand-in for the secret number of rows under ``add_remove_one``: "interval" divides by it.
+        Public stand-in for the secret number of rows under ``add_remove_one``: descent divides by it.
         No table is compared with it; rounding covers so many rows, and 2^24 at least.
     partition_key : str
         Public: of ensembles and of ties between neighbours; in every guarantee.
@@ -150,13 +157,11 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     4 replace_one
     """
     schema, classes = _declared(table)
-    norm = (
-        _norm(schema, feature_norm) if isinstance(certificate, str) and certificate == "erm" else feature_norm
-    )
+    normed = isinstance(certificate, str) and certificate in ("erm", "ball")
     recipe = Recipe(
-        certificate, model, alpha, ridge, norm, constant, neighbours, hidden,
-        hyperparameters, k_max, members, adjacency, max_rows, partition_key, training_seed, None, n_jobs,
-        progress,
+        certificate, model, alpha, ridge, _norm(schema, feature_norm) if normed else feature_norm, constant,
+        neighbours, hidden, hyperparameters, k_max, members, adjacency, max_rows, partition_key,
+        training_seed, None, n_jobs, progress, answer_epsilon,
     )  # fmt: skip
     as_stream(random_state)
     recipe.check(len(classes), BOX)
@@ -172,10 +177,13 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
         schema,
     )
     _check_persons(recipe, schema)
+    _check_width(certificate, width)
     if dry_run:
         return provenance(facts)
     held = resolve(ledger)
     X = encoded(table, schema)
+    if schema.max_rows_per_id:  # a person's answers are as stable as those of so many rows together
+        recipe = replace(recipe, answer_epsilon=answer_epsilon / schema.max_rows_per_id)
     built = recipe.build(len(classes), BOX, width, X.shape[0])
     fitted = _fit(table, recipe, built, X, _labels(table, len(classes)))
     facts = replace(facts, provenance=provenance(facts, built))
@@ -262,6 +270,21 @@ def _check_persons(recipe: Recipe, schema: Any) -> None:
         raise UnsupportedError(
             "Under 'add_remove_one' the ids of a table are numbers that depend on who is in it.",
             "Pass a certificate of rows ('certify' counts persons itself), or a replacement relation.",
+        )
+
+
+def _check_width(certificate: Any, width: int) -> None:
+    """Refuse an object for rows of another width, before any data is read.
+
+    Raises
+    ------
+    ParameterError
+    """
+    inputs = getattr(certificate, "inputs", None)
+    if inputs is not None and inputs != width and getattr(certificate, "features", None) is None:
+        raise ParameterError(
+            f"The certificate is for {inputs} columns, and the schema's features encode into {width}.",
+            f"Pass inputs={width}; certificate='ball' finds it by itself.",
         )
 
 

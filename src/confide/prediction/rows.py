@@ -81,13 +81,21 @@ class UnitRows:
 
 @dataclass(frozen=True, eq=False)
 class BoxRows:
-    """The frozen public map of rows into [-1, 1] by declared bounds, cell by cell; see `UnitRows.scaled`."""
+    """The frozen public map of rows into [-1, 1] by declared bounds, cell by cell; see `UnitRows.scaled`.
+
+    Attributes
+    ----------
+    rows : UnitRows
+    factor : float
+        Public; cells are multiplied by it.
+    """
 
     rows: UnitRows
+    factor: float = 1.0
 
     def __call__(self, X: ArrayLike) -> Floats:
-        """Return rows within [-1, 1], [n, p]."""
-        return self.rows.scaled(X)
+        """Return rows within [-factor, factor], [n, p]."""
+        return self.rows.scaled(X) * self.factor
 
 
 def unit_rows(
