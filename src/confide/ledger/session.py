@@ -38,7 +38,12 @@ _INSERT = (
 )
 _HASH = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
 _KEYS = 200
-_KNOWN = f"SELECT request FROM confide_entry WHERE dataset_id = ? AND request IN ({', '.join('?' * _KEYS)})"
+# One index look-up a key: PostgreSQL plans "request IN (...)" on a small table as a scan of the whole
+# dataset, and goes on with that plan when the table has grown.
+_KNOWN = (
+    f"SELECT column1 FROM (VALUES {', '.join(['(?)'] * _KEYS)}) AS keys WHERE "
+    "(SELECT sequence FROM confide_entry WHERE dataset_id = ? AND request = column1) IS NOT NULL"
+)
 _LAST = "SELECT body, hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
 _ACCOUNT = (
     "SELECT body, hash FROM confide_entry WHERE dataset_id = ? AND analyst = ? ORDER BY sequence DESC LIMIT 1"
@@ -235,7 +240,7 @@ class Session:
         for start in range(0, len(requests), _KEYS):
             keys = list(requests[start : start + _KEYS])
             keys += keys[-1:] * (_KEYS - len(keys))  # one statement for all lengths: it stays prepared
-            rows = self.store.rows(self.connection, _KNOWN, (self.dataset.id, *keys))
+            rows = self.store.rows(self.connection, _KNOWN, (*keys, self.dataset.id))
             self._unused.update(set(keys) - {row[0] for row in rows})
 
     def flush(self) -> None:
