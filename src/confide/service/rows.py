@@ -199,7 +199,7 @@ def _level(column: Column, cell: Any, empty: str) -> tuple[str | None, str]:
     if cell is None:
         return None, _needed(column)
     if isinstance(cell, str | int | float):
-        level = _spellings(column).get(_spelling(cell))
+        level = _spellings(column.levels).get(_spelling(cell))
         if level is not None:
             return level, ""
     more = ", ..." if len(column.levels) > _LISTED else ""
@@ -213,10 +213,10 @@ def _spelling(cell: str | float) -> tuple[bool, str | float]:
 
 
 @lru_cache(maxsize=1024)
-def _spellings(column: Column) -> dict[tuple[bool, str | float], str]:
+def _spellings(levels: tuple[str, ...]) -> dict[tuple[bool, str | float], str]:
     """Return the JSON values that stand for each level: its text, and the number or truth that it spells."""
     found: dict[tuple[bool, str | float], str] = {}
-    for level in column.levels:
+    for level in levels:
         found[_spelling(level)] = level
         truth = {"true": True, "false": False}.get(level.lower())
         if truth is not None:
@@ -284,7 +284,7 @@ def _cell_schema(column: Column) -> dict[str, Any]:
 
 
 def _enumerated(column: Column, nullable: bool) -> list[Any]:
-    values = [int(value) if _whole(value) else value for _, value in _spellings(column)]
+    values = [int(value) if _whole(value) else value for _, value in _spellings(column.levels)]
     return [*values, *([None] if nullable else [])]
 
 
