@@ -269,3 +269,9 @@ def test_errors_travel_between_processes() -> None:
     assert str(copy) == str(caught.value)
     assert copy.problems == caught.value.problems
     assert copy.failure is Failure.SCHEMA
+
+
+def test_domains_in_words_name_what_any_other_cell_counts_as():
+    for role, domain in (("public", "no, yes, other"), ("label", "no, yes (any other cell counts as no)")):
+        assert Column("c", role, categories=["no", "yes"]).domain == domain
+        assert Column("c", role, categories=["no", "other"]).domain == "no, other"

@@ -204,6 +204,8 @@ class Column:
         """The bounds or the categories in words."""
         if self.role == "id":
             return "identifies a unit"
+        if self.role == "label" and self.categories and OTHER not in self.categories:
+            return f"{', '.join(self.categories)} (any other cell counts as {self.categories[0]})"
         if not self.numeric:
             return ", ".join(self.levels)
         assert self.lower is not None
