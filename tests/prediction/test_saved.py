@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import stat
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -203,6 +204,103 @@ def test_headers_that_say_something_else(path, change, message):
     rewritten(path, change)
     with pytest.raises((DataError, confide.errors.SchemaError), match=message):
         CertifiedModel.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda h: h.update(marks=["certificate"]), lambda h: h.update(marks={"certificate": ["erm"]}),
+     lambda h: h.update(provenance="x"), lambda h: h.update(columns="6"), lambda h: h.update(columns=1e400),
+     lambda h: h.update(unit=3), lambda h: h.update(names=3), lambda h: h.update(names=[["a"]]),
+     lambda h: h.update(shell={"map": []}), lambda h: h.update(shell=[1]), lambda h: h.update(model=None),
+     lambda h: h.update(model={"type": ["x"], "fields": {}}), lambda h: h.update(model={"type": "UnitRows"}),
+     lambda h: h.update(model={"number": "1"}), lambda h: h.update(model={"array": 0}),
+     lambda h: h.update(model={"array": 10**30}), lambda h: h.update(schema=[1]), lambda h: h.update(adjacency=[]),
+     lambda h: h["classes"].update(type="O"), lambda h: h["classes"].update(type="<U2000000000"),
+     lambda h: h["classes"].update(values=["a", ["b"]]), lambda h: h["classes"].update(values=5),
+     lambda h: h["model"].update(type="Network"),
+     lambda h: h.update(model={"type": "IntervalTraining", "fields": {"layers": {"tuple": [10**9, 10**9]}, "hyperparameters": {"map": {"learning_rate": 1.0, "clip": 1.0}}, "k_max": 1}})],
+)  # fmt: skip
+def test_parts_of_another_type_or_size_are_refused(path, change):
+    rewritten(path, change)
+    with pytest.raises((DataError, confide.errors.SchemaError)):
+        CertifiedModel.load(path)
+    with pytest.raises((DataError, confide.errors.SchemaError)):
+        CertifiedClassifier.load(path)
+
+
+@pytest.mark.parametrize(
+    "deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "9" * 10_000]
+)
+@pytest.mark.parametrize("where", ["header", "model"])
+def test_a_deep_header_is_no_recursion_error(path, deep, where):
+    with np.load(path) as held:
+        members = {name: held[name] for name in held.files}
+    text = members["header"].tobytes().decode()
+    text = deep if where == "header" else text.replace('"shell": null', f'"shell": {deep}')
+    arrays = [members[f"a{i}"] for i in range(len(members) - 2)]
+    members["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    members["digest"] = np.frombuffer(saved.digest(text.encode(), arrays), dtype=np.uint8)
+    np.savez(path, **members)
+    with pytest.raises(DataError):
+        CertifiedModel.load(path)
+
+
+def test_a_shallow_limit_of_the_unpacker_is_met_by_a_data_error():
+    data = 1.0
+    for _ in range(5000):
+        data = [data]
+    with pytest.raises(DataError, match="do not fit"):
+        states.unpack(data, [])
+
+
+def with_member(path, name, raw, kind=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path) as held:
+        members = {member: held.read(member) for member in held.namelist()}
+    with zipfile.ZipFile(path, "w", kind) as file:
+        for member, bytes_ in {**members, name: raw}.items():
+            file.writestr(member, bytes_)
+
+
+@pytest.mark.parametrize("shape", ["(10000000000000,)", "(3, 10000000000000)", "(-1,)", "(-2, -3)", "(1" + "0" * 400 + ",)",
+                                   "(0, 1" + "0" * 40 + ")", "(" * 3000 + ")" * 3000, "'x'"], ids=lambda shape: shape[:20])  # fmt: skip
+@pytest.mark.parametrize("name", ["a0.npy", "header.npy", "digest.npy"])
+def test_shapes_are_believed_only_with_their_bytes(path, name, shape):
+    """Audited: an array of 10^13 numbers was asked for before the digest was compared."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    with_member(path, name, b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="damaged"):
+        CertifiedModel.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 50 * path.stat().st_size + 10**6
+    tracemalloc.stop()
+
+
+def test_packed_archives_and_overlapping_members_are_refused(path):
+    whole = path.read_bytes()
+    with_member(path, "a0.npy", bytes(10**8), zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 10**6
+    with pytest.raises(DataError, match="damaged"):
+        CertifiedModel.load(path)
+    # Every entry of the directory claims the whole file: a sum above the file's size.
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("header.npy", whole)
+        file.writestr("digest.npy", b"")
+        file.filelist[1].file_size = file.filelist[1].compress_size = len(whole)
+        file.filelist[1].header_offset = 0
+    with pytest.raises(DataError, match="damaged"):
+        CertifiedModel.load(path)
+
+
+def test_arrays_come_back_in_their_order(tmp_path):
+    for array in (np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((0, 4)),
+                  np.array(2.5), np.array([True, False]), np.arange(3, dtype=">i4"), np.zeros((2, 0), np.uint64)):  # fmt: skip
+        np.savez(tmp_path / "x.npz", a=array)
+        with zipfile.ZipFile(tmp_path / "x.npz") as held:
+            back = saved._array(held.read("a.npy"))
+        assert back.dtype == array.dtype
+        assert back.flags.f_contiguous == array.flags.f_contiguous
+        assert back.flags.writeable
+        np.testing.assert_array_equal(back, array)
 
 
 def test_other_files_are_refused_and_nothing_is_executed(tmp_path):

@@ -1,8 +1,10 @@
 """Certified models as one file: numbers and text, checked, replaced as a whole, for its owner's eyes alone.
 
-The file is an npz archive (a zip of arrays, read with ``allow_pickle=False``): ``header``, UTF-8 JSON;
-``a0``, ``a1``, ..., the arrays that it names; ``digest``, SHA-256 of all of it. The digest finds accidents.
-It is no signature: who can write the file can write another model.
+The file is an npz archive (a zip of arrays, stored and not compressed, without pickle): ``header``, UTF-8
+JSON; ``a0``, ``a1``, ..., the arrays that it names; ``digest``, SHA-256 of all of it. The digest finds
+accidents. It is no signature: who can write the file can write another model. But nothing in a file makes its
+reader take more memory than a few times the file, or end in another exception than DataError: an array is
+read as the bytes that are there, and only if its shape names as many.
 
 ====================================  =================================================================
 edge case                             what happens
@@ -11,6 +13,9 @@ the file exists                       replaced as a whole, once the new one is o
 a crash while writing                 the old file, or none
 cut short, or with a changed byte     DataError
 another kind of file, pickled arrays  DataError; nothing is executed
+compressed arrays, shapes of 10^13    DataError before any such memory is asked for
+JSON 100,000 brackets deep            DataError
+parts of another type                 DataError
 a newer format                        DataError that says so
 classes that are no text or numbers   UnsupportedError, nothing is written
 ====================================  =================================================================
@@ -19,7 +24,9 @@ classes that are no text or numbers   UnsupportedError, nothing is written
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 import os
 import struct
 import tempfile
@@ -32,7 +39,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.errors import ConfideError, DataError, ParameterError, UnsupportedError
+from confide.prediction.certificate import Certified
 from confide.prediction.model import CertifiedModel, Facts
 from confide.prediction.states import Arrays, pack, unpack
 from confide.privacy import Adjacency
@@ -40,6 +48,9 @@ from confide.privacy import Adjacency
 #: Format of the files that this version writes; it reads no newer one.
 FORMAT = "confide-certified-model"
 VERSION = 1
+#: Bytes of one class: text is stored by its longest.
+_WIDEST = 1 << 16
+_PLAIN = (str, int, float, bool, type(None))
 
 PathLike = str | os.PathLike[str]
 
@@ -91,24 +102,28 @@ def read(path: PathLike, *, ledger: Any = None) -> tuple[CertifiedModel, dict[st
     """Return the model of a file, the parameters of the shell around it, and the names of its columns."""
     header, arrays = _read(Path(path))
     try:
-        known = header["classes"]
         facts = Facts(
-            np.array(known["values"], dtype=known["type"]),
+            _read_classes(header["classes"]),
             Adjacency(header["adjacency"]),
-            int(header["columns"]),
-            str(header["unit"]),
-            str(header["declaration"]),
-            header["marks"],
+            _typed(header["columns"], int),
+            _typed(header["unit"], str),
+            _typed(header["declaration"], str),
+            {key: _typed(value, *_PLAIN) for key, value in _typed(header["marks"], dict).items()},
             _schema(header["schema"]),
-            header["provenance"],
+            _typed(header["provenance"], dict),
         )
-        shell = header["shell"]
-        parts = unpack(header["model"], arrays), None if shell is None else unpack(shell, arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
+        names = header["names"]
+        if names is not None:
+            names = [_typed(name, str) for name in _typed(names, list)]
+        model = unpack(header["model"], arrays)
+        shell = None if header["shell"] is None else _typed(unpack(header["shell"], arrays), dict)
+        if not isinstance(model, Certified):
+            raise TypeError
+    except ConfideError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, MemoryError):
         raise DataError(f"The parts of {path} do not fit each other.", "Save the model again.") from None
-    return CertifiedModel(parts[0], facts, ledger=ledger), parts[1], header["names"]
+    return CertifiedModel(model, facts, ledger=ledger), shell, names
 
 
 def holds_certified(path: PathLike) -> bool:
@@ -143,6 +158,20 @@ def _classes(classes: NDArray[Any]) -> dict[str, Any]:
     return {"type": classes.dtype.str, "values": classes.tolist()}
 
 
+def _read_classes(known: Any) -> NDArray[Any]:
+    kind = np.dtype(_typed(known["type"], str))
+    if kind.kind not in "Ufiub" or kind.itemsize > _WIDEST:
+        raise TypeError
+    values = [_typed(value, str, int, float, bool) for value in _typed(known["values"], list)]
+    return np.array(values, dtype=kind)
+
+
+def _typed(value: Any, *types: type) -> Any:
+    if type(value) not in types:
+        raise TypeError
+    return value
+
+
 def _write(path: Path, members: Mapping[str, NDArray[Any]]) -> None:
     try:
         # mkstemp: mode 0600 from the first byte, a name that nobody guesses, in the same folder.
@@ -172,15 +201,20 @@ def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
                 raise DataError(
                     f"The file {path} holds no certified model.", "Name a file that `save` wrote."
                 )
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as held:
-                if "header" not in held.files or "digest" not in held.files:
+            size = file.seek(0, os.SEEK_END)
+            with zipfile.ZipFile(file) as held:
+                members = held.infolist()
+                names = {member.filename for member in members}
+                if not {"header.npy", "digest.npy"} <= names:
                     raise _foreign(path)
-                text = held["header"].tobytes()
+                packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+                if packed or sum(member.file_size for member in members) > size:
+                    raise damaged
+                text = _array(held.read("header.npy")).tobytes()
                 header = json.loads(text.decode("utf-8"))
                 _check_format(path, header)
-                arrays = [held[f"a{place}"] for place in range(len(held.files) - 2)]
-                stored = held["digest"].tobytes()
+                arrays = [_array(held.read(f"a{place}.npy")) for place in range(len(members) - 2)]
+                found = _array(held.read("digest.npy")).tobytes()
     except DataError:
         raise
     except OSError:
@@ -195,11 +229,29 @@ def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
         zipfile.BadZipFile,
         zlib.error,
         NotImplementedError,
+        RuntimeError,  # too deep, or encrypted
+        SyntaxError,
+        TypeError,
+        OverflowError,
+        MemoryError,
     ):
         raise damaged from None
-    if stored != digest(text, arrays):
+    if found != digest(text, arrays):
         raise damaged
     return header, arrays
+
+
+def _array(raw: bytes) -> NDArray[Any]:
+    """Return the array of an npy member, if it has numbers, and as many as its shape says."""
+    buffer = io.BytesIO(raw)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, fortran, kind = readers[np.lib.format.read_magic(buffer)](buffer)
+    start = buffer.tell()
+    if kind.kind not in "fiub" or kind.subdtype is not None or min(shape, default=0) < 0:
+        raise ValueError
+    if math.prod(shape) * kind.itemsize != len(raw) - start:
+        raise ValueError
+    return np.array(np.ndarray(shape, kind, raw, start, order="F" if fortran else "C"))
 
 
 def _check_format(path: Path, header: Any) -> None:

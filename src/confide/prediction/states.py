@@ -107,7 +107,8 @@ def unpack(data: Any, arrays: Sequence[NDArray[Any]]) -> Any:
         return _unpack(data, arrays)
     except DataError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ConfideError):
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ConfideError, OverflowError,
+            RecursionError, MemoryError):  # fmt: skip
         raise DataError("The parts of the saved model do not fit each other.", "Save it again.") from None
 
 

@@ -20,6 +20,8 @@ _BLOCK = 256
 #: Sums over rows are exact in 64-bit integers up to here (2^38 grid steps a row), changed rows included;
 #: up to 2^24 rows where k is below 2^22, which is what a secret number of rows is taken to be.
 MOST_ROWS = 1 << 22
+#: 2 GiB: more is a mistake, or a file that was made to exhaust its reader.
+_MOST_PARAMETERS = 1 << 28
 #: Rows that a feature map sees at once: always so many, the rest zeros.
 _MAPPED = 256
 
@@ -50,6 +52,8 @@ class Network:
                 "Pass at least two sizes, such as [6, 16, 2].",
             )
         object.__setattr__(self, "layers", layers)
+        if self.size > _MOST_PARAMETERS:
+            raise ParameterError(f"The 'layers' have {self.size} parameters.", "Pass 2^28 at most.")
 
     @property
     def dims(self) -> Ints:
