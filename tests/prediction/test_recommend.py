@@ -31,6 +31,7 @@ def advise(**changed):
         "feature_bounds": (-2, 2),
         "certificates": ["erm"],
         "models": ["logistic"],
+        "constants": [None],
         **changed,
     }
     return recommend(X, y, **options)
@@ -373,3 +374,23 @@ def test_neighbours_go_up_to_a_quarter_of_the_rows():
     for count, most in ((100, 15), (2004, 501), (7000, 1501), (60_004, 15_001)):
         advice = advise(certificates=["votes"], rows=count)
         assert max(trial.settings["neighbours"] for trial in advice.trials) == most
+
+
+def test_unequal_classes_get_a_larger_constant():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    y = (X[:, 0] + 0.5 * rng.normal(size=1500) > 1.4).astype(int)
+    ask = {
+        "epsilon": 0.1,
+        "queries": 1,
+        "classes": [0, 1],
+        "feature_bounds": (-2, 2),
+        "certificates": ["erm"],
+    }
+    both = recommend(X, y, **ask, alphas=[0.01, 0.1])
+    assert both.best.settings["constant"] == pytest.approx(0.25)  # half of sqrt(4) / 4
+    few = recommend(X, y, **ask, alphas=[0.01, 0.1], constants=[None])
+    assert both.best.accuracy > few.best.accuracy + 0.03
+    both.certifier().fit(X, y)
+    with pytest.raises(ParameterError, match="constant"):
+        recommend(X, y, **ask, constants=[-1])
