@@ -150,6 +150,7 @@ class Shelf:
 
     def _write(self) -> None:
         store, connection = self.session.store, self.session.connection
+        self._new_queries.sort()  # neighbours in the index, written together
         for sql, rows in ((_NEW_QUERY, self._new_queries), (_NEW_REQUEST, self._new_requests)):
             if rows:
                 store.execute(connection, sql, rows[0] if len(rows) == 1 else rows)
