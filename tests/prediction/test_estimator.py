@@ -18,6 +18,7 @@ from confide.prediction import (
     Persons,
     StronglyConvexERM,
     VoteGap,
+    per_answer,
 )
 
 from .helpers import blobs  # isort: skip
@@ -81,6 +82,47 @@ def test_the_ledger_is_charged_before_anything_is_computed(tmp_path):
         model.answer(X[:2], 1)
     assert ledger.total().epsilon == 2
     assert model.answer(X[:0], 1).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("release", "delta", "epochs"),
+    [("response", 0, 1), ("response", "1e-8", 1), ("ptr", "1e-8", 1), ("sparse_vector", "1e-8", 4)],
+)
+def test_answers_share_a_total(release, delta, epochs):
+    """Each spends `per_answer` of it, the composition the rest of its delta: never more, hardly less."""
+    model, X, _ = fitted()
+    count = epochs if release == "sparse_vector" else 100
+    each = per_answer(4, "1e-5", count, each_delta=delta)
+    model.answer(X[:100], delta=delta, release=release, epochs=epochs, total=(4, "1e-5"))
+    told = model.guarantee_
+    assert told == model.preview(100, delta=delta, release=release, epochs=epochs, total=(4, "1e-5"))
+    assert told == model.preview(
+        100, each, delta, release, epochs=epochs, slack=Fraction(1, 10**5) - count * Fraction(delta)
+    )
+    assert 4 * (1 - 1e-6) < told.epsilon <= 4
+    assert told.delta <= Fraction(1, 10**5)
+    pure = model.preview(100, total=(4, 0))
+    assert (pure.epsilon, pure.delta) == (4, 0)
+
+
+def test_a_total_stands_alone():
+    model, X, _ = fitted()
+    for terms, message in (
+        ({}, "Neither 'epsilon' nor 'total'"),
+        ({"epsilon": 1, "total": (1, 0)}, "Both 'epsilon' and 'total'"),
+        ({"slack": "1e-6", "total": (1, "1e-5")}, "Both 'slack' and 'total'"),
+        ({"total": 1}, "'total' parameter is 1"),
+        ({"total": (0, 0)}, "'epsilon'"),
+        ({"total": (1, 1)}, "'delta'"),
+        ({"total": (1, "1e-9"), "delta": "1e-9", "release": "ptr"}, "above the 'delta'"),
+    ):
+        for call in (
+            lambda terms=terms: model.answer(X[:9], **terms),
+            lambda terms=terms: model.preview(9, **terms),
+        ):
+            with pytest.raises(ParameterError, match=message):
+                call()
+    assert model.preview(1, total=(5000, 0)).epsilon == 1000
 
 
 def test_a_call_may_name_its_ledger_analyst_and_seed(tmp_path):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from confide.errors import ParameterError
 from confide.prediction.laws import Release, small_delta, whole
@@ -97,7 +98,66 @@ def per_answer(epsilon: Amount, delta: Amount, count: int, *, each_delta: Amount
             f"The answers' own deltas add up to {float(used):.3g}, above the 'delta' of {float(total):.3g}.",
             "Pass a smaller 'each_delta'.",
         )
-    return split(epsilon, total - used, number)
+    return _split(exact(epsilon, "epsilon"), total - used, number)
+
+
+@lru_cache(maxsize=256)
+def _split(epsilon: Fraction, slack: Fraction, count: int) -> float:
+    """Return `split`, which takes a second at a count of 100,000."""
+    return split(epsilon, slack, count)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What each answer spends, and the slack of their composition.
+
+    Attributes
+    ----------
+    epsilon : amount
+    slack : amount
+    """
+
+    epsilon: Amount
+    slack: Amount
+
+
+def terms_of(
+    count: int, epsilon: Amount | None, delta: Amount, slack: Amount, total: tuple[Amount, Amount] | None
+) -> Terms:
+    """Return the terms of answers from those of one, or from their total.
+
+    Parameters
+    ----------
+    count : int
+        Answers, or epochs.
+    epsilon, delta, slack : amount
+        Of one answer; of the composition.
+    total : pair of amounts, optional
+        (epsilon, delta) of all: what the answers' own deltas leave of its delta is the slack.
+
+    Raises
+    ------
+    ParameterError
+        Unless either `epsilon` or `total` is given; for a slack beside a total.
+    """
+    if total is None:
+        if epsilon is None:
+            raise ParameterError(
+                "Neither 'epsilon' nor 'total' is given.",
+                "Pass epsilon, of one answer, or total=(epsilon, delta), of all together.",
+            )
+        return Terms(epsilon, slack)
+    if epsilon is not None or small_delta(slack, name="slack"):
+        name = "epsilon" if epsilon is not None else "slack"
+        raise ParameterError(f"Both '{name}' and 'total' are given.", f"Leave '{name}' out: it follows.")
+    try:
+        all_epsilon, all_delta = total
+    except (TypeError, ValueError):
+        raise ParameterError(f"The 'total' parameter is {total!r:.80}.", "Pass (epsilon, delta).") from None
+    each = per_answer(all_epsilon, all_delta, count, each_delta=delta)
+    left = small_delta(all_delta) - count * small_delta(delta)
+    # Past the largest epsilon of an answer there is nothing to buy.
+    return Terms(min(each, 1000.0), left)
 
 
 def _total_delta(each: Fraction, count: int, slack: Fraction) -> Fraction:

@@ -262,12 +262,13 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def preview(
         self,
         count: int,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         delta: Amount = 0,
         release: str = "response",
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        total: tuple[Amount, Amount] | None = None,
         ledger: Any = None,
         random_state: Any = None,
     ) -> Guarantee:
@@ -275,7 +276,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return self.model_.preview(
             count, epsilon, delta, release,
-            slack=slack, epochs=epochs, **self._defaults(ledger, random_state),
+            slack=slack, epochs=epochs, total=total, **self._defaults(ledger, random_state),
         )  # fmt: skip
 
     def _defaults(self, ledger: Any, random_state: Any) -> dict[str, Any]:
@@ -287,12 +288,13 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def answer(
         self,
         X: Any,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         delta: Amount = 0,
         release: str = "response",
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        total: tuple[Amount, Amount] | None = None,
         ledger: Any = None,
         random_state: Any = None,
         analyst: str | None = None,
@@ -304,7 +306,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like of shape (q, p)
             Public queries.
-        epsilon, delta, release, slack, epochs, ledger, random_state, analyst, label
+        epsilon, delta, release, slack, epochs, total, ledger, random_state, analyst, label
             See `CertifiedModel.answer`; ledger and noise seed default to those of the constructor.
 
         Returns
@@ -320,7 +322,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """
         queries = self._queries(X)
         return self.model_.answer(
-            queries, epsilon, delta, release, slack=slack, epochs=epochs,
+            queries, epsilon, delta, release, slack=slack, epochs=epochs, total=total,
             **self._defaults(ledger, random_state), analyst=analyst, label=label,
         )  # fmt: skip
 

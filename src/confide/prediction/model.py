@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as as_stream
-from confide.prediction.budgets import Answers, answers
+from confide.prediction.budgets import Answers, Terms, answers, terms_of
 from confide.prediction.certificate import Certified, Labels, matrix
 from confide.prediction.laws import small_delta, whole
 from confide.prediction.releases import SPARSE_VECTOR, release_of
 from confide.prediction.vector import UNSTABLE, StableAnswers
 from confide.privacy import SEEDED, UNRECORDED, Adjacency, Guarantee, compose, exact
-from confide.privacy.exact import Amount
+from confide.privacy.exact import Amount, show
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,13 @@ class CertifiedModel:
     def preview(
         self,
         count: int,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         delta: Amount = 0,
         release: str = "response",
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        total: tuple[Amount, Amount] | None = None,
         ledger: Any = None,
         random_state: Any = None,
     ) -> Guarantee:
@@ -187,8 +188,12 @@ class CertifiedModel:
         >>> model = CertifiedClassifier([0, 1], (-1, 1)).fit(X, X[:, 0] > 0).model_
         >>> print(model.preview(20, "0.3").epsilon)
         6
+        >>> round(float(model.preview(100, total=(10, "1e-5")).epsilon), 6)  # of each: 0.204
+        10.0
         """
         small_delta(slack, name="slack")
+        terms = self._terms(count, epsilon, delta, release, slack, epochs, total)
+        epsilon, slack = terms.epsilon, terms.slack
         if release == SPARSE_VECTOR:
             cost = self._epochs(epsilon, delta, slack, epochs)
         else:
@@ -207,6 +212,19 @@ class CertifiedModel:
             cost.epsilon, cost.delta, self.adjacency, self.unit, told, marks, self.facts.declaration
         )
 
+    def _terms(
+        self,
+        count: int,
+        epsilon: Amount | None,
+        delta: Amount,
+        release: str,
+        slack: Amount,
+        epochs: int,
+        total: tuple[Amount, Amount] | None,
+    ) -> Terms:
+        number_of = whole(epochs, "epochs", 1) if release == SPARSE_VECTOR else whole(count, "count", 1)
+        return terms_of(number_of, epsilon, delta, slack, total)
+
     def _defaults(self, ledger: Any, random_state: Any) -> tuple[Any, Any]:
         return (
             self.ledger if ledger is None else ledger,
@@ -223,12 +241,13 @@ class CertifiedModel:
     def answer(
         self,
         rows: Any,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         delta: Amount = 0,
         release: str = "response",
         *,
         slack: Amount = 0,
         epochs: int = 1,
+        total: tuple[Amount, Amount] | None = None,
         ledger: Any = None,
         random_state: Any = None,
         analyst: str | None = None,
@@ -251,6 +270,9 @@ class CertifiedModel:
             composes without it.
         epochs : int
             Of "sparse_vector": how many are reserved.
+        total : pair of amounts, optional
+            In place of `epsilon` and `slack`: (epsilon, delta) of all answers of this call (of all epochs),
+            from which each takes what `per_answer` says.
         ledger : Ledger or str, optional
             Charged before anything is computed. None: the model's own; without one, nothing is recorded and
             the guarantee says ``"unrecorded"``.
@@ -279,9 +301,11 @@ class CertifiedModel:
         check_queries(self.certified, queries)
         count = queries.shape[0]
         # Parameters are checked where there are no rows, too.
+        terms = self._terms(max(1, count), epsilon, delta, release, slack, epochs, total)
+        epsilon = terms.epsilon
         guarantee = self.preview(
             max(1, count), epsilon, delta, release,
-            slack=slack, epochs=epochs, ledger=held, random_state=seed,
+            slack=terms.slack, epochs=epochs, ledger=held, random_state=seed,
         )  # fmt: skip
         if count == 0:
             self.guarantee = None  # not that of an older answer
@@ -382,8 +406,8 @@ def _check_slack(ledger: Any, slack: Amount) -> None:
     accountant = getattr(getattr(ledger, "budget", None), "accountant", "basic")
     if accountant == "zcdp" and small_delta(slack):
         raise UnsupportedError(
-            f"The 'slack' parameter is {slack!r}, and the ledger's accountant 'zcdp' composes without one.",
-            "Leave 'slack' out, or use a ledger with accountant='basic'.",
+            f"The slack is {show(small_delta(slack))}, and the ledger's accountant 'zcdp' composes without one.",
+            "Leave out 'slack' and the delta of a 'total', or use a ledger with accountant='basic'.",
         )
 
 
