@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from confide.prediction.releases import release_of as release_of
     from confide.prediction.response import response_law as response_law
     from confide.prediction.response import response_probabilities as response_probabilities
+    from confide.prediction.scoring import private_scorer as private_scorer
     from confide.prediction.vector import StableAnswers as StableAnswers
     from confide.prediction.votes import TeacherVotes as TeacherVotes
     from confide.prediction.votes import VoteGap as VoteGap
@@ -70,6 +71,7 @@ _WHERE = {
     "certify": "front",
     "ensemble_distance": "ensemble",
     "per_answer": "budgets",
+    "private_scorer": "scoring",
     "Recommendation": "recommendation",
     "recommend": "recommend_front",
     "recommend_from_margins": "recommend_margins",
