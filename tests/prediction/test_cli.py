@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,6 +61,50 @@ def test_file_to_answers(run):
     told = pd.read_csv(run.folder / "a.csv")["answer"].to_numpy()
     assert np.mean(told == run.truth) > 0.6
     assert run.ledger.show()["charges"][0]["label"] == "predict new.csv"
+
+
+def test_answers_within_a_total(run):
+    run(*CERTIFY)
+    total = ("--total-epsilon", "2", "--total-delta", "1e-6")
+    done = run(*PREDICT, *total, "--ledger", "LEDGER", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)["guarantee"]
+    assert Fraction(2) * (1 - Fraction(1, 10**6)) < Fraction(told["epsilon"]) <= 2
+    assert Fraction(told["delta"]) == Fraction(1, 10**6)
+    assert run.ledger.total().epsilon == Fraction(told["epsilon"])
+    assert "--slack" not in run(*PREDICT, *total, "--dry-run").output
+    for wrong, message in (
+        ((*total, "--epsilon", "1"), "Both 'epsilon' and 'total'"),
+        ((*total, "--slack", "1e-6"), "Both 'slack' and 'total'"),
+        (("--total-delta", "1e-6"), "without --total-epsilon"),
+        ((), "--total-epsilon, of all together"),
+    ):
+        refused = run(*PREDICT, *wrong)
+        assert refused.exit_code == 2
+        assert message in refused.output
+
+
+def test_what_a_slack_would_save_is_said(run):
+    run(*CERTIFY)
+    done = run(*PREDICT, "--epsilon", "0.01", "--ledger", "LEDGER", "--dry-run")
+    assert "With --slack" not in done.output  # 20 answers: nothing to gain
+    pd.DataFrame(frame(200)).drop(columns="sick").to_csv(run.folder / "new.csv", index=False)
+    few = CertifiedModel.load(run.folder / "m.npz").preview(200, "0.04", slack="1e-6").epsilon
+    for options in (("--dry-run",), ("--dry-run", "--ledger", "LEDGER"), ("--ledger", "LEDGER")):
+        done = run(*PREDICT, "--epsilon", "0.04", *options)
+        assert (
+            f"With --slack 1e-6 such answers together have epsilon = {float(few):.6g} instead of 8"
+            in done.output
+        )
+    assert few < 8 * 0.9
+    pure = f"sqlite:///{run.folder}/p.db"
+    Ledger.open(pure, dataset="visits", epsilon=8, delta=0, adjacency="replace_one")
+    zcdp = f"sqlite:///{run.folder}/z.db"
+    Ledger.open(zcdp, dataset="visits", epsilon=8, delta=1e-5, adjacency="replace_one", accountant="zcdp")
+    for url in (pure, zcdp):
+        told = run(*PREDICT, "--epsilon", "0.04", "--ledger", url + "#visits", "--dry-run")
+        assert told.exit_code == 0, told.output
+        assert "With --slack" not in told.output
 
 
 def test_a_dry_run_charges_and_writes_nothing(run):
@@ -221,6 +266,7 @@ def test_a_released_model_answers_for_nothing(run, label):
         ("--delta", "1e-6"),
         ("--release", "ptr"),
         ("--epochs", "2"),
+        ("--total-epsilon", "1"),
         ("--analyst", "a"),
     ):
         refused = run("predict", "@model.json", "@new.csv", *option)

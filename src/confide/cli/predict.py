@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 #: Options that belong to a certified model, with what they are where nobody gives them. A ledger may come
 #: from the environment: it is left alone.
-_CHARGED = {"epsilon": None, "delta": "0", "release": "response", "slack": "0", "epochs": 1, "analyst": None}
+_CHARGED = {
+    "epsilon": None,
+    "total_epsilon": None,
+    "total_delta": None,
+    "delta": "0",
+    "release": "response",
+    "slack": "0",
+    "epochs": 1,
+    "analyst": None,
+}
+#: What is tried as `--slack` where none was given, and the least saving that is told.
+_SLACK, _WORTH = "1e-6", 0.9
 
 
 def predict(
@@ -35,6 +46,13 @@ def predict(
     ],
     epsilon: Annotated[
         str | None, typer.Option(help="Of one answer, of one epoch of sparse_vector; kept exactly.")
+    ] = None,
+    total_epsilon: Annotated[
+        str | None,
+        typer.Option(help="In place of --epsilon: of all answers together, from which each takes its part."),
+    ] = None,
+    total_delta: Annotated[
+        str | None, typer.Option(help="Beside --total-epsilon, in place of --slack: delta of all together.")
     ] = None,
     delta: Annotated[
         str, typer.Option(help="Of one answer, of one epoch; laplace, ptr, sparse_vector.")
@@ -77,6 +95,8 @@ def predict(
         check_targets(out, force=force)
         asked = {
             "epsilon": epsilon,
+            "total_epsilon": total_epsilon,
+            "total_delta": total_delta,
             "delta": delta,
             "release": release,
             "slack": slack,
@@ -120,19 +140,14 @@ def _certified(
     from confide.prediction import CertifiedModel
     from confide.prediction.model import feature_schema
 
-    if asked["epsilon"] is None:
-        raise ParameterError(
-            f"The model {path} is certified: each answer is charged, and --epsilon is missing.",
-            "Pass --epsilon, of one answer.",
-        )
+    terms = _terms(path, asked)
     book = resolve(ledger)
     held: Any = CertifiedModel.load(path)
     if held.schema is None:
         raise ParameterError(
             f"The model {path} was fitted on arrays and has no schema that reads a file.",
-            "Answer in Python with CertifiedClassifier.load, or certify a table.",
+            "Answer in Python (confide.load), or certify a table.",
         )
-    terms = {name: value for name, value in asked.items() if name != "analyst"}
     held.preview(1, ledger=book, **terms)  # refuses wrong terms before the rows are read
     queries = _table(rows, feature_schema(held.schema), delimiter)
     count = len(held.queries(queries))
@@ -140,9 +155,10 @@ def _certified(
         return {"status": "empty", "count": 0, "sentence": "No rows: nothing is charged."}, []
     guarantee = held.preview(count, ledger=book, **terms)
     body = {"count": count, "guarantee": guarantee.to_dict()}
+    saving = _saving(held, count, terms, book, guarantee)
     if dry_run:
         rehearse(book, guarantee, table=held, analyst=asked["analyst"])
-        sentence = f"Would be charged for {count} answers together: {guarantee}"
+        sentence = f"Would be charged for {count} answers together: {guarantee}{saving}"
         return {"status": "preview", **body, "sentence": sentence}, None
     with waiting("Answering", shown=shown):
         told = held.answer(
@@ -150,10 +166,41 @@ def _certified(
         )
     values = told.tolist()
     left = values.count(None)
-    sentence = f"{count} answers together: {guarantee}"
+    sentence = f"{count} answers together: {guarantee}{saving}"
     if left:
         sentence += f"\n{left} rows have no answer: unstable, or after the last epoch (more: --epochs)."
     return {"status": "answered", **body, "sentence": sentence}, values
+
+
+def _terms(path: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `CertifiedModel.answer` that price it."""
+    terms = {name: asked[name] for name in ("epsilon", "delta", "release", "slack", "epochs")}
+    total = asked["total_epsilon"]
+    if total is None and asked["total_delta"] is not None:
+        raise ParameterError("--total-delta is given without --total-epsilon.", "Pass both, or --slack.")
+    if total is None and terms["epsilon"] is None:
+        raise ParameterError(
+            f"The model {path} is certified: each answer is charged, and --epsilon is missing.",
+            "Pass --epsilon, of one answer, or --total-epsilon, of all together.",
+        )
+    return terms if total is None else {**terms, "total": (total, asked["total_delta"] or "0")}
+
+
+def _saving(held: Any, count: int, terms: dict[str, Any], book: Any, guarantee: Any) -> str:
+    """Return a line on what a slack would save, where it is left out, would save much and can be charged."""
+    from confide.privacy.exact import exact, show
+
+    if "total" in terms or exact(terms["slack"]) != 0:
+        return ""
+    if book is not None and (book.budget.accountant != "basic" or book.budget.delta < exact(_SLACK)):
+        return ""
+    composed = held.preview(count, **{**terms, "slack": _SLACK})
+    if composed.epsilon > _WORTH * guarantee.epsilon:
+        return ""
+    return (
+        f"\nWith --slack {_SLACK}, so much more delta, such answers together have epsilon = "
+        f"{show(composed.epsilon)} instead of {show(guarantee.epsilon)}."
+    )
 
 
 def _trained(
@@ -166,10 +213,11 @@ def _trained(
     held = load(path)
     given = [name for name, value in _CHARGED.items() if asked[name] != value]
     if given:
+        option = "--" + given[0].replace("_", "-")
         raise ParameterError(
-            f"The model {path} was trained privately: its predictions cost nothing, and --{given[0]} has no "
+            f"The model {path} was trained privately: its predictions cost nothing, and {option} has no "
             "meaning.",
-            f"Leave --{given[0]} out.",
+            f"Leave {option} out.",
         )
     if held.features is None:
         raise ParameterError(

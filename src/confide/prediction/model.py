@@ -406,7 +406,7 @@ def _check_slack(ledger: Any, slack: Amount) -> None:
     accountant = getattr(getattr(ledger, "budget", None), "accountant", "basic")
     if accountant == "zcdp" and small_delta(slack):
         raise UnsupportedError(
-            f"The slack is {show(small_delta(slack))}, and the ledger's accountant 'zcdp' composes without one.",
+            f"The slack is {show(small_delta(slack))}, and the ledger's accountant 'zcdp' spends none.",
             "Leave out 'slack' and the delta of a 'total', or use a ledger with accountant='basic'.",
         )
 
