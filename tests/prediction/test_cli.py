@@ -86,16 +86,13 @@ def test_answers_within_a_total(run):
 
 def test_what_a_slack_would_save_is_said(run):
     run(*CERTIFY)
-    done = run(*PREDICT, "--epsilon", "0.01", "--ledger", "LEDGER", "--dry-run")
+    done = run(*PREDICT, "--epsilon", "0.4", "--ledger", "LEDGER", "--dry-run")
     assert "With --slack" not in done.output  # 20 answers: nothing to gain
     pd.DataFrame(frame(200)).drop(columns="sick").to_csv(run.folder / "new.csv", index=False)
     few = CertifiedModel.load(run.folder / "m.npz").preview(200, "0.04", slack="1e-6").epsilon
     for options in (("--dry-run",), ("--dry-run", "--ledger", "LEDGER"), ("--ledger", "LEDGER")):
         done = run(*PREDICT, "--epsilon", "0.04", *options)
-        assert (
-            f"With --slack 1e-6 such answers together have epsilon = {float(few):.6g} instead of 8"
-            in done.output
-        )
+        assert f"such answers together have epsilon = {float(few):.6g} instead of 8." in done.output
     assert few < 8 * 0.9
     pure = f"sqlite:///{run.folder}/p.db"
     Ledger.open(pure, dataset="visits", epsilon=8, delta=0, adjacency="replace_one")
