@@ -167,19 +167,13 @@ def fit(claim: Claim, pair: Pair, count: int, stream: RandomStream) -> Finding |
 
 
 def law_p_value(law: Law, found: Counter[Any], count: int) -> float:
-    """Return the p-value of `count` draws under a law; outcomes that it does not list share the rest."""
+    """Return the p-value of `count` draws under a law; draws that it does not list fall into its lumps."""
     from scipy.stats import binom
 
-    listed = sum((p for p, _ in law.values()), Fraction(0))
-    rest = count - sum(found[x] for x in law)
-    table = [(found[x], float(low), float(high)) for x, (low, high) in law.items()]
-    table.append(
-        (
-            rest,
-            max(0.0, float(1 - sum((p for _, p in law.values()), Fraction(0)))),
-            max(0.0, float(1 - listed)),
-        )
-    )
+    listed = {x: pair for x, pair in law.items() if not isinstance(x, str)}
+    table = [(found[x], float(low), float(high)) for x, (low, high) in listed.items()]
+    lumps = float(sum((high for x, (_, high) in law.items() if isinstance(x, str)), Fraction(0)))
+    table.append((count - sum(found[x] for x in listed), 0.0, lumps))
     worst = min(
         min(binom.sf(n - 1, count, min(1.0, high)), binom.cdf(n, count, low)) for n, low, high in table
     )

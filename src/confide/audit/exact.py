@@ -31,7 +31,7 @@ def certain(law: Mapping[Any, Fraction]) -> Law:
     return {outcome: (p, p) for outcome, p in law.items()}
 
 
-def nearly(law: Mapping[Any, float], error: float) -> Law:
+def nearly(law: Mapping[Any, float], error: float) -> dict[Any, tuple[Fraction, Fraction]]:
     """Return a law of probabilities that are right within a relative `error`."""
     slack = Fraction(error)
     return {outcome: (Fraction(p) * (1 - slack), Fraction(p) * (1 + slack)) for outcome, p in law.items()}
@@ -43,7 +43,6 @@ def excess(here: Law, there: Law, epsilon: Fraction) -> tuple[Fraction, Fraction
     Returns
     -------
     low, high : Fraction
-        Mass that a law does not list is in `high` alone.
     """
     e_low, e_high = growth(epsilon)
     nothing = (Fraction(0), Fraction(0))
@@ -52,7 +51,7 @@ def excess(here: Law, there: Law, epsilon: Fraction) -> tuple[Fraction, Fraction
         q_low, q_high = there.get(outcome, nothing)
         low += max(Fraction(0), p_low - e_high * q_high)
         high += max(Fraction(0), p_high - e_low * q_low)
-    return low, high + max(Fraction(0), 1 - sum(p for p, _ in here.values()))
+    return low, high
 
 
 def measured(here: Law, there: Law, delta: Fraction) -> float:

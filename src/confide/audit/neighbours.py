@@ -66,8 +66,12 @@ def pairs(base: Rows, adjacency: Adjacency | str, *, labels: tuple[float, float]
     relation, (low, high) = Adjacency.parse(adjacency), labels
     row = base.X[0]
     if relation is Adjacency.REPLACE_LABEL:
-        cells = [("ends of the label", low, high), ("middle", (low + high) / 2, high), ("beyond the bounds", -1e308, 1e6),
-                 ("missing label", np.nan, high)]  # fmt: skip
+        cells = [
+            ("ends of the label", low, high),
+            ("middle", (low + high) / 2, high),
+            ("beyond the bounds", -1e308, 1e6),
+            ("missing label", np.nan, high),
+        ]
         return [Pair(name, base.replaced(row, a), base.replaced(row, b)) for name, a, b in cells]
     found: list[Pair] = []
     for name, one, other in rows_to_try(base.X.shape[1]):

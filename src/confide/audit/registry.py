@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, is_certified
 from confide.privacy import Adjacency, exact
+from confide.privacy.exact import Amount
 
 Floats = NDArray[np.float64]
-#: Outcome -> its probability, within [low, high]. An outcome is a number or a tuple of numbers.
+#: Outcome -> its probability, within [low, high]; complete. An outcome is a number or a tuple of numbers, or a
+#: text for what is lumped together (a tail).
 Law = Mapping[Any, tuple[Fraction, Fraction]]
 
 #: Modules of `confide.audit.claims`.
@@ -67,8 +69,8 @@ class Claim:
     name : str
         ``"room.what"``, unique.
     kind : Kind
-    epsilon, delta : amount
-        What one run promises; floats mean their shortest decimal.
+    epsilon, delta : Fraction
+        What one run promises.
     adjacency : Adjacency
     proof : str
         Theorem or section, and the docstring that has it.
@@ -79,7 +81,7 @@ class Claim:
     outputs : function (table, count, stream) -> array [count, d], optional
         Many runs at once. By default `run`, so many times, each on its own child of the stream.
     law : function (table) -> Law, optional
-        The exact law of one run, where outputs can be enumerated. Outcomes not listed share what is left.
+        The exact law of one run, where outputs can be enumerated.
     fits : bool
         Whether rows of `outputs` are the outcomes of `law`, so that draws can be held against it.
     search : function (value) -> Pair, optional
@@ -114,11 +116,6 @@ class Claim:
     quick: int = 20_000
     note: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
-        object.__setattr__(self, "delta", exact(self.delta, "delta"))
-        object.__setattr__(self, "adjacency", Adjacency.parse(self.adjacency))
-
     def sample(self, table: Any, count: int, stream: RandomStream) -> Floats:
         """Return the outputs of `count` independent runs, shape [count, d]."""
         if self.outputs is not None:
@@ -145,6 +142,22 @@ def register(claim: Claim) -> Claim:
         raise ParameterError(f"The claim {claim.name!r} is registered twice.", "Give it another name.")
     _CLAIMS[claim.name] = claim
     return claim
+
+
+def promise(
+    name: str,
+    kind: Kind,
+    epsilon: Amount,
+    delta: Amount,
+    adjacency: Adjacency | str,
+    proof: str,
+    pairs: Callable[[], Iterable[Pair]],
+    run: Callable[[Any, RandomStream], Any],
+    **how: Any,
+) -> Claim:
+    """Register a claim from amounts (floats mean their shortest decimal) and the name of a relation."""
+    amounts = exact(epsilon, "epsilon"), exact(delta, "delta")
+    return register(Claim(name, kind, *amounts, Adjacency.parse(adjacency), proof, pairs, run, **how))
 
 
 @cache

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from confide.audit.exact import nearly
-from confide.audit.registry import Claim, Floats, Kind, Law, Pair, register
+from confide.audit.registry import Floats, Kind, Law, Pair, promise
 from confide.mechanisms import (
     RandomStream,
-    SparseVector,
     Statistic,
     bernoulli_exp,
     bernoulli_log,
@@ -23,6 +22,8 @@ from confide.mechanisms import (
     laplace_release,
     rounded_gaussian,
     sparse_vector,
+    split_epoch,
+    stable_threshold,
     weighted_choice,
 )
 from confide.mechanisms.enclosure import exp_minus
@@ -48,29 +49,27 @@ def laplace_law(epsilon: Fraction) -> Callable[[Any], Law]:
     """Return the law of value + discrete Laplace of scale 1 / epsilon: a window, and its two tails."""
     (a, b), reach = _exp(epsilon), math.ceil(_REACH / epsilon)
 
+    def mass(distance: int, share: Fraction, more: Fraction) -> tuple[Fraction, Fraction]:
+        low, high = _exp(epsilon * distance)
+        return low * share / (1 + b), high * more / (1 + a)
+
     def law(value: int) -> Law:
-        offset = value & 1  # the window belongs to both neighbours
+        offset = value & 1  # neighbours have one window
         centre = value - offset
         table: dict[Any, tuple[Fraction, Fraction]] = {
-            centre + k: (
-                _power(a, abs(k - offset)) * (1 - b) / (1 + b),
-                _power(b, abs(k - offset)) * (1 - a) / (1 + a),
-            )
-            for k in range(-reach, reach + 1)
+            float(centre + k): mass(abs(k - offset), 1 - b, 1 - a) for k in range(-reach, reach + 1)
         }
-        for name, edge in (("below", reach + 1 + offset), ("above", reach + 1 - offset)):
-            table[name] = (_power(a, edge) / (1 + b), _power(b, edge) / (1 + a))
-        return table
+        one = Fraction(1)
+        return table | {
+            "below": mass(reach + 1 + offset, one, one),
+            "above": mass(reach + 1 - offset, one, one),
+        }
 
     return law
 
 
-def _power(base: Fraction, exponent: int) -> Fraction:
-    return Fraction(base.numerator**exponent, base.denominator**exponent)
-
-
 def gaussian_law(sigma: Fraction) -> Callable[[Any], Law]:
-    """Return the law of value + discrete Gaussian; what lies outside the window is left out."""
+    """Return the law of value + discrete Gaussian; what lies outside the window is one lump."""
     weights = [_exp(Fraction(k * k) / (2 * sigma * sigma)) for k in range(_REACH + 1)]
     low, high = (
         w[0][0] + 2 * sum((x[i] for x in w[1:]), Fraction(0)) for i, w in ((0, weights), (1, weights))
@@ -78,10 +77,11 @@ def gaussian_law(sigma: Fraction) -> Callable[[Any], Law]:
     high += Fraction(1, 1 << 200)  # more than the tail beyond 60 at sigma 2
 
     def law(value: int) -> Law:
-        return {
-            value + k: (weights[abs(k)][0] / high, weights[abs(k)][1] / low)
+        table: dict[Any, tuple[Fraction, Fraction]] = {
+            float(value + k): (weights[abs(k)][0] / high, weights[abs(k)][1] / low)
             for k in range(-_REACH, _REACH + 1)
         }
+        return table | {"beyond": (Fraction(0), Fraction(1, 1 << 200))}
 
     return law
 
@@ -93,7 +93,10 @@ def rounded_law(sigma: float) -> Callable[[Any], Law]:
     def law(value: int) -> Law:
         far = np.arange(_REACH // 2)
         mass = ndtr(-(far - 0.5) / sigma) - ndtr(-(far + 0.5) / sigma)
-        return nearly({value + k: float(mass[abs(k)]) for k in range(-_REACH // 2 + 1, _REACH // 2)}, 1e-10)
+        table = {float(value + k): float(mass[abs(k)]) for k in range(1 - far.size, far.size)}
+        return nearly(table, 1e-10) | {
+            "beyond": (Fraction(0), round_up(2 * float(ndtr(-(far.size - 1) / sigma))))
+        }
 
     return law
 
@@ -112,39 +115,41 @@ def _released(release: Callable[..., Any], amount: Any) -> dict[str, Any]:
     return vectorised(draw)
 
 
-def _sparse(epsilon: Any, delta: Any, make: Callable[[RandomStream], SparseVector]) -> dict[str, Any]:
-    def run(queries: list[int], stream: RandomStream) -> Any:
-        answers = make(stream).above_many(queries)
-        return [sum(answers)]  # how many until the first below
-
-    return {"run": run}
+def _first_below(queries: list[int], stream: RandomStream) -> list[int]:
+    return [sum(sparse_vector(1, _DELTA, stream=stream).above_many(queries))]
 
 
 def sparse_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], Law]:
     """Return the law of the number of answers above: P(R = r) times factors of the queries' own noise."""
     (b, b_up), (a, a_up) = _exp(e1), _exp(e2 / 2)
-    reach = 80 + threshold
 
     def above(y: int) -> tuple[Fraction, Fraction]:  # P(N > y)
-        if y >= 0:
-            return _power(a, y + 1) / (1 + a_up), _power(a_up, y + 1) / (1 + a)
-        return 1 - _power(a_up, -y) / (1 + a), 1 - _power(a, -y) / (1 + a_up)
+        low, high = _exp(e2 / 2 * (y + 1 if y >= 0 else -y))
+        low, high = low / (1 + a_up), high / (1 + a)
+        return (low, high) if y >= 0 else (1 - high, 1 - low)
 
     def law(queries: list[int]) -> Law:
-        found = {(float(i)): [Fraction(0), Fraction(0)] for i in range(len(queries) + 1)}
-        for r in range(-reach, reach + 1):
-            low = _power(b, abs(r)) * (1 - b_up) / (1 + b_up)
-            high = _power(b_up, abs(r)) * (1 - b) / (1 + b)
+        found = {float(i): [Fraction(0), Fraction(0)] for i in range(len(queries) + 1)}
+        for r in range(-_REACH - threshold, _REACH + threshold + 1):
+            low, high = _exp(e1 * abs(r))
+            low, high = low * (1 - b_up) / (1 + b_up), high * (1 - b) / (1 + b)
             for i, k in enumerate(queries):
                 least, most = above(threshold + r - k)
-                found[float(i)][0] += low * (1 - most)
-                found[float(i)][1] += high * (1 - least)
-                low, high = low * least, high * most
+                found[float(i)][0] += _trim(low * (1 - most))
+                found[float(i)][1] += _trim(high * (1 - least)) + _GRAIN
+                low, high = _trim(low * least), _trim(high * most) + _GRAIN
             found[float(len(queries))][0] += low
             found[float(len(queries))][1] += high
         return {count: (p, q) for count, (p, q) in found.items()}
 
     return law
+
+
+_GRAIN = Fraction(1, 1 << _BITS)
+
+
+def _trim(value: Fraction) -> Fraction:
+    return Fraction((value.numerator << _BITS) // value.denominator, 1 << _BITS)
 
 
 SCORES = (
@@ -169,18 +174,9 @@ def _coin(gamma: Fraction) -> Law:
 def mechanism(name: str, epsilon: Any, delta: Any, proof: str, pairs: Any, **how: Any) -> None:
     """Register one mechanism of the room."""
     covers = (f"confide.mechanisms.{name}", *how.pop("covers", ()))
-    register(
-        Claim(
-            f"mechanisms.{name}",
-            how.pop("kind", Kind.MECHANISM),
-            epsilon,
-            delta,
-            "replace_one",
-            proof,
-            lambda: pairs,
-            covers=covers,
-            **how,
-        )  # fmt: skip
+    kind = how.pop("kind", Kind.MECHANISM)
+    promise(
+        f"mechanisms.{name}", kind, epsilon, delta, "replace_one", proof, lambda: pairs, covers=covers, **how
     )
 
 
@@ -190,7 +186,7 @@ mechanism(
     law=laplace_law(_HALF), covers=("event:discrete_laplace",), **_noise(discrete_laplace, 2),
 )  # fmt: skip
 mechanism(
-    "discrete_gaussian", round_up(zcdp_epsilon(Fraction(1, 8), _DELTA)), _DELTA,
+    "discrete_gaussian", zcdp_epsilon(Fraction(1, 8), _DELTA), _DELTA,
     "Canonne, Kamath & Steinke 2020, theorem 4; confide.privacy.zcdp", UNIT,
     law=gaussian_law(Fraction(2)), covers=("event:discrete_gaussian",), **_noise(discrete_gaussian, 2),
 )  # fmt: skip
@@ -211,7 +207,8 @@ mechanism(
     **vectorised(lambda gamma, size, stream: bernoulli_log(np.full(size, -float(gamma)), stream=stream)),
 )  # fmt: skip
 mechanism(
-    "weighted_choice", 1, 0, "McSherry & Talwar 2007, theorem 6; confide.mechanisms.choice", SCORES, law=_softmax,
+    "weighted_choice", 1, 0, "McSherry & Talwar 2007, theorem 6; confide.mechanisms.choice", SCORES,
+    law=_softmax,
     covers=("event:exponential", "event:pure"),
     **vectorised(
         lambda scores, size, stream: weighted_choice(
@@ -220,15 +217,18 @@ mechanism(
     ),
 )  # fmt: skip
 mechanism(
-    "sparse_vector", 1, _DELTA, "Dwork & Roth 2014, theorem 3.23; confide.mechanisms.above_threshold",
-    (Pair("all distances fall", [12, 13, 12, 3], [11, 12, 11, 2]), Pair("around the threshold", [9, 8, 9, 8], [8, 9, 8, 9])),
-    law=sparse_law(sparse_vector(1, _DELTA).threshold, *((sparse_vector(1, _DELTA).e1, sparse_vector(1, _DELTA).e2))),
-    covers=("confide.mechanisms.SparseVector", "event:sparse_vector"), draws=20_000, quick=2_000,
-    **_sparse(1, _DELTA, lambda stream: sparse_vector(1, _DELTA, stream=stream)),
+    "sparse_vector", 1, 0, "Dwork & Roth 2014, theorem 3.23; confide.mechanisms.above_threshold",
+    (
+        Pair("all distances fall", [12, 13, 12, 3], [11, 12, 11, 2]),
+        Pair("around the threshold", [9, 8, 9, 8], [8, 9, 8, 9]),
+    ),
+    law=sparse_law(stable_threshold(_DELTA, *split_epoch(1)), *split_epoch(1)), run=_first_below,
+    covers=("confide.mechanisms.SparseVector", "event:sparse_vector"), draws=10_000, quick=400,
 )  # fmt: skip
 _FAR = (Pair("one coordinate", [0, 0], [4, 0]), Pair("near 2^61", [2**61 - 8, 0], [2**61 - 4, 0]))
 mechanism(
-    "laplace_release", 1, 0, "Ghosh, Roughgarden & Sundararajan 2009 on the grid; confide.mechanisms.grid", _FAR,
+    "laplace_release", 1, 0, "Ghosh, Roughgarden & Sundararajan 2009 on the grid; confide.mechanisms.grid",
+    _FAR,
     kind=Kind.RELEASE, covers=("event:laplace",), **_released(laplace_release, 1),
 )  # fmt: skip
 mechanism(
