@@ -134,7 +134,7 @@ def test_a_fault_is_heard_first_and_leads_to_its_field(page_of, served):
     page.wait_for_selector("#outcome")
     assert page.evaluate("document.activeElement.id") == "outcome"
     page.click("#outcome a >> nth=0")
-    page.wait_for_function("location.hash == '#field-0'")
+    page.wait_for_url("**/#field-0")
     assert page.get_attribute("#field-0", "aria-invalid") == "true"
     assert "seventy" not in page.content()
 
@@ -143,12 +143,14 @@ def test_numbers_move_and_are_announced_without_touching_the_form(page_of, serve
     service, url = served
     page = page_of()
     page.clock.install()
-    page.goto(url)
+    with page.expect_response("**/live") as first:
+        page.goto(url)
+    first.value.finished()
     page.fill("#field-0", "33")
     page.wait_for_timeout(300)
     service.spent["alice"] += 3
     page.clock.run_for(5_500)
-    page.wait_for_function("document.getElementById('news').textContent.startsWith('Updated')")
+    page.get_by_text("Updated:").wait_for()
     assert page.input_value("#field-0") == "33"
     assert page.evaluate("document.activeElement.id") == "field-0"
     assert not page.faults
