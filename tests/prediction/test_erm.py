@@ -9,6 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.prediction.certificate import steady
+from confide.prediction.ensemble import Ensemble
 from confide.prediction.erm import StronglyConvexERM, lengths
 from confide.prediction.erm_losses import HuberHinge, Logistic, softmax_steepest
 from confide.prediction.erm_solver import (
@@ -21,6 +23,7 @@ from confide.prediction.erm_solver import (
     norm,
 )
 from confide.prediction.erm_steps import steps_of
+from confide.prediction.persons import PerPerson
 from confide.prediction.rows import unit_rows
 
 from .helpers import blobs, change, check_neighbours  # isort: skip
@@ -308,6 +311,51 @@ def test_bad_parameters():
         StronglyConvexERM(1).fit(X, y[:3])
     with pytest.raises(DataError, match="columns"):
         StronglyConvexERM(1).fit(X, y).stability(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("columns", [2, 30, 120])
+@pytest.mark.parametrize("ridge", [3.0, 150.0])
+def test_steady_distances_are_the_distances(columns, ridge):
+    X, y = blobs(600, p=columns, seed=3)
+    model = StronglyConvexERM(ridge).fit(X, y)
+    for count in (0, 1, 7, 1300):
+        Q = np.random.default_rng(count).uniform(-1, 1, (count, columns))
+        Q[: count // 3] *= 1e-3
+        labels, k = model.stability(Q)
+        again, steadily = steady(model, Q)
+        np.testing.assert_array_equal(labels, again)
+        assert k.dtype == steadily.dtype
+        # Products are formed in another order: a distance may move where its sum meets the margin to 1e-13.
+        assert np.count_nonzero(k != steadily) <= count // 500
+        assert np.all(np.abs(k - steadily) <= 1)
+    assert np.unique(k).size > 1
+
+
+def test_steady_work_does_not_stop_at_the_margin(monkeypatch):
+    X, y = blobs(300, p=4, seed=5)
+    levels = StronglyConvexERM(60.0).fit(X, y).levels
+    queries = np.full((3, levels.factors.shape[1]), 0.5)
+    seen = []
+    real = np.cumsum
+    monkeypatch.setattr(
+        np, "cumsum", lambda values, axis: seen.append(values.shape) or real(values, axis=axis)
+    )
+    for margin in (0.0, 1e-6, 0.3, 1e6):
+        levels.steady(queries, np.full(3, margin))
+    assert seen == [(len(levels.scales), 3)] * 4
+
+
+def test_steady_passes_through_ensembles_and_persons():
+    X, y = blobs(400, p=3, seed=6)
+    Q = np.random.default_rng(1).uniform(-1, 1, (50, 3))
+    ids = np.arange(400) // 2
+    for certificate, names in (
+        (Ensemble(StronglyConvexERM(40.0), 5), None),
+        (PerPerson(StronglyConvexERM(40.0), 2), ids),
+    ):
+        model = certificate.fit(X, y, ids=names)
+        for one, other in zip(model.stability(Q), steady(model, Q)):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_ten_thousand_queries_take_a_tenth_of_a_second():

@@ -49,6 +49,15 @@ class Certified(Protocol):
         ...
 
 
+def steady(model: Certified, X: ArrayLike) -> tuple[Labels, Labels]:
+    """Return what `Certified.stability` does, by the model's own `steady` where it has one.
+
+    That takes the same steps whatever the distances are; `stability` may stop early.
+    """
+    own = getattr(model, "steady", model.stability)
+    return own(X)
+
+
 @runtime_checkable
 class Certificate(Protocol):
     """How to fit a certified model.

@@ -18,6 +18,7 @@ from confide.prediction.certificate import (
     id_digests,
     key_bytes,
     matrix,
+    steady,
     table,
 )
 from confide.prediction.laws import whole
@@ -197,7 +198,14 @@ class FittedEnsemble:
     def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `Certified`."""
         queries = matrix(X, "X")
-        told = [model.stability(queries) for model in self.models]
+        return self._joined([model.stability(queries) for model in self.models])
+
+    def steady(self, X: ArrayLike) -> tuple[Labels, Labels]:
+        """See `confide.prediction.certificate.steady`."""
+        queries = matrix(X, "X")
+        return self._joined([steady(model, queries) for model in self.models])
+
+    def _joined(self, told: list[tuple[Labels, Labels]]) -> tuple[Labels, Labels]:
         votes = np.stack([labels for labels, _ in told], axis=1)
         distances = np.stack([k for _, k in told], axis=1)
         labels, k = ensemble_distance(votes, distances, self.ensemble.classes)

@@ -224,6 +224,21 @@ class FittedERM:
 
     def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `confide.prediction.certificate.Certified`."""
+        queries, labels, margin = self._decided(X)
+        k = self.plain(queries, margin)
+        if self.levels is not None:
+            k = np.maximum(k, self.levels.distances(queries, margin))
+        return labels, k
+
+    def steady(self, X: ArrayLike) -> tuple[Labels, Labels]:
+        """See `confide.prediction.certificate.steady`."""
+        queries, labels, margin = self._decided(X)
+        k = self.plain(queries, margin)
+        if self.levels is not None:
+            k = np.maximum(k, self.levels.steady(queries, margin))
+        return labels, k
+
+    def _decided(self, X: ArrayLike) -> tuple[Floats, Labels, Floats]:
         queries = enlarged(self.rows(X))[0]
         logits = queries @ self.weights.T
         if logits.shape[1] == 1:
@@ -233,10 +248,7 @@ class FittedERM:
             labels = np.argmax(logits, axis=1).astype(np.int64)
             ordered = np.partition(logits, -2, axis=1)
             margin = ordered[:, -1] - ordered[:, -2]
-        k = self.plain(queries, margin)
-        if self.levels is not None:
-            k = np.maximum(k, self.levels.distances(queries, margin))
-        return labels, k
+        return queries, labels, margin
 
     def plain(self, queries: Floats, margin: Floats) -> Labels:
         """Return the distances without the curvature version, for `enlarged` queries."""

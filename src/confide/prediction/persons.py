@@ -55,6 +55,7 @@ from confide.prediction.certificate import (
     id_digests,
     key_bytes,
     row_hash,
+    steady,
 )
 from confide.prediction.ensemble import Ensemble
 from confide.prediction.intervals.batches import Batches, FixedBatches
@@ -241,6 +242,11 @@ class FittedPerPerson:
     def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `confide.prediction.certificate.Certified`."""
         labels, k = self.model.stability(X)
+        return labels, k // self.rows
+
+    def steady(self, X: ArrayLike) -> tuple[Labels, Labels]:
+        """See `confide.prediction.certificate.steady`."""
+        labels, k = steady(self.model, X)
         return labels, k // self.rows
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from confide.errors import LedgerError, ParameterError
 from confide.ledger import Ledger
 from confide.ledger.budget import left
+from confide.prediction.certificate import steady
 from confide.prediction.model import CertifiedModel, check_queries
 from confide.prediction.releases import release_of
 from confide.privacy import Event, Guarantee
@@ -152,7 +153,7 @@ class Service:
         matrix = self._read(rows)
         check_queries(self.model.certified, matrix)
         queries = self._names.queries(matrix, analyst.name)
-        labels, k = self.model.certified.stability(matrix)
+        labels, k = steady(self.model.certified, matrix)
         common = (
             self._terms, analyst, name, queries, self._names.content(queries), labels, k, self._stream
         )  # fmt: skip
