@@ -124,7 +124,7 @@ def survive(here: World, kills: int, seed: int = 0, **service: Any) -> dict[str,
     settings = here.settings(ledger, workers=WORKERS, schedule_ms=0, **service)
     ports = [free_port() for _ in range(WORKERS)]
     seen = Seen()
-    with Nursery(here.folder) as nursery:
+    with Nursery(here) as nursery:
         pids = [nursery.start(settings, port) for port in ports]
         for port in ports:
             wait(port, nursery.alive)

@@ -94,7 +94,7 @@ def run(kind: str, full: bool, place: str | None) -> Part:
     """Race many times for both."""
     rounds, part = (50 if full else 2), Part()
     wrong: dict[str, list[str]] = {"the total": [], "an account": []}
-    with world(kind, place, people=2_000) as here, Nursery(here.folder) as nursery:
+    with world(kind, place, people=2_000) as here, Nursery(here) as nursery:
         for number in range(rounds):
             units = 1 if number % 5 else 3
             wrong["the total"] += for_the_total(here, nursery, units, CLIENTS, number)

@@ -1,7 +1,7 @@
 """Servers of benchmarks/service.py: the real command, and a nursery of forks that are cheap to kill.
 
-As a script it is the nursery: it loads everything once, then forks one server for each line of its input
-that says ``start PORT SETTINGS``, and prints its pid.
+As a script it is the nursery: it loads everything once, a model too, then forks one server for each line of
+its input that says ``start PORT SETTINGS``, and prints its pid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from _service_client import Client, Gone
-from _service_world import HERE, World, environment
+from _service_world import HERE, World, environment, rows
 
 PATIENCE = 120.0
 
@@ -114,9 +114,9 @@ def running(line: list[str], port: int, folder: Path) -> Iterator[Server]:
 class Nursery:
     """Forks servers from one process that has everything loaded."""
 
-    def __init__(self, folder: Path) -> None:
-        line = [sys.executable, str(HERE / "_service_server.py")]
-        self.log = folder / "nursery.log"
+    def __init__(self, here: World) -> None:
+        line = [sys.executable, str(HERE / "_service_server.py"), str(here.model)]
+        self.log = here.folder / "nursery.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment(), text=True
@@ -170,16 +170,13 @@ def _serve(port: int, settings: dict[str, Any]) -> None:
 
 
 def _nursery() -> None:
-    import fastapi  # noqa: F401
     import psycopg  # noqa: F401
-    import scipy.special  # noqa: F401
     import uvicorn.protocols.http.auto  # noqa: F401
 
-    import confide.prediction.erm_curvature
-    import confide.service.app  # noqa: F401
-    from confide.ledger import Ledger  # noqa: F401
-    from confide.prediction import CertifiedModel  # noqa: F401
+    from confide.prediction import CertifiedModel
 
+    model, row = CertifiedModel.load(sys.argv[1]), rows(1, 0)[0]
+    model.certified.stability(model.queries({name: [cell] for name, cell in row.items()}))
     children: set[int] = set()
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")

@@ -70,14 +70,14 @@ def test_kills_notice_an_answer_that_was_not_charged(parts):
 
 @pytest.mark.parametrize("units", [1, 3])
 def test_a_race_for_the_last_of_the_total_gives_as_many_answers(parts, here, units):
-    with parts.server.Nursery(here.folder) as nursery:
+    with parts.server.Nursery(here) as nursery:
         assert parts.race.for_the_total(here, nursery, units, 24, seed=units) == []
 
 
 def test_a_race_for_the_last_of_an_account_gives_as_many_answers(parts, here):
     ledger = here.ledger()
     with (
-        parts.server.Nursery(here.folder) as nursery,
+        parts.server.Nursery(here) as nursery,
         parts.race.Workers(here, nursery, ledger) as workers,
     ):
         for units in (1, 5):
