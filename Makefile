@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all test-slow lint types docs docs-serve bench format clean
+.PHONY: help demo test test-all test-slow lint types docs docs-serve bench bench-paper format clean
 
 help:
 	@echo 'make demo      set up, run the main job, write demo-report.html'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-all  the same with the slow suites'
 	@echo 'make docs      build the documentation into site/'
 	@echo 'make bench     run the benchmarks (minutes); results in benchmarks/results/'
+	@echo 'make bench-paper  the comparisons with the papers (hours; they resume where they stopped)'
 	@echo 'make format    let ruff format and fix'
 	@echo 'make clean     remove .venv and everything built'
 
@@ -65,6 +66,12 @@ bench: $(VENV)/.dev
 	$(RUN) benchmarks/reader.py
 	$(RUN) benchmarks/closed_form.py
 	$(RUN) benchmarks/training_classifier.py
+	$(RUN) benchmarks/training_speed.py
+	$(RUN) benchmarks/prediction_erm.py
+	$(RUN) benchmarks/prediction_alpha.py
+	$(RUN) benchmarks/prediction_speed.py
+	$(RUN) benchmarks/prediction_steps.py
+	$(RUN) benchmarks/prediction_chooser.py
 	$(RUN) benchmarks/selection_law.py
 	$(RUN) benchmarks/selection_recovery.py
 	$(RUN) benchmarks/selection_speed.py
@@ -72,6 +79,12 @@ bench: $(VENV)/.dev
 	$(RUN) benchmarks/selection_real.py
 	$(RUN) benchmarks/selection_solvers.py
 	$(RUN) benchmarks/selection_coefficients.py
+
+# Some sets of these are downloaded, and others skipped where they cannot be had.
+bench-paper: $(VENV)/.dev
+	$(RUN) benchmarks/training_paper.py
+	$(RUN) benchmarks/prediction_paper.py
+	$(RUN) benchmarks/selection_paper.py
 
 format: $(VENV)/.dev
 	$(RUN) -m ruff check --fix .
