@@ -49,6 +49,7 @@ def test_file_to_answers(run):
     made = run(*CERTIFY, "--alpha", "0.01")
     assert made.exit_code == 0, made.output
     assert "as secret as the table" in made.output
+    assert "Labels outside the declared classes count as 'no'" in made.output
     assert "one row (replace_one)" in made.output
     assert stat.S_IMODE((run.folder / "m.npz").stat().st_mode) == 0o600
     assert run.ledger.total().epsilon == 0

@@ -306,6 +306,21 @@ def test_bad_requests():
                 model.answer(X, *terms, slack=slack)
 
 
+@pytest.mark.parametrize("certificate", ["erm", "votes"])
+def test_strange_cells_of_a_query_are_warned_of_and_count_as_public_constants(certificate):
+    model, X, _ = fitted(certificate=certificate)
+    strange, plain = np.array([[np.nan, np.inf, -np.inf], [0.5, 0.1, 0]]), [[0, 1, -1], [0.5, 0.1, 0]]
+    with pytest.warns(UserWarning, match="NaN or infinite"):
+        model.answer(strange, 1)
+    assert model.guarantee_.epsilon == 2
+    assert np.array_equal(model.stability(strange)[1], model.stability(plain)[1])
+
+
+def test_an_ensemble_says_how_many_members_it_has():
+    assert "erm of 3 members" in repr(fitted(members=3, ridge=3.0)[0].model_)
+    assert "members" not in repr(fitted()[0].model_)
+
+
 def test_a_loss_of_two_classes_is_refused_for_more():
     X, y = blobs(90, classes=3)
     with pytest.raises(UnsupportedError, match="'huber_hinge' with 3 classes"):

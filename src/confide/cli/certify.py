@@ -127,6 +127,9 @@ def certify(
     else:
         typer.echo(f"Certified {_sentence(facts)}.")
         typer.echo(f"Wrote {out}: as secret as the table, for its owner alone. Nothing was charged.")
+        typer.echo(
+            f"Labels outside the declared classes count as {facts['classes'][0]!r}: nothing tells of them."
+        )
         typer.echo(f"Answers: confide predict {out} ROWS --epsilon 0.3 --ledger URL")
 
 

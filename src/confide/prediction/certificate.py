@@ -13,6 +13,7 @@ probability set by k leaks unless k is 1-Lipschitz.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -134,6 +135,16 @@ def _floats(values: Any, name: str, remedy: str) -> NDArray[np.float64]:
     if given.dtype.kind not in "biufO":  # the type of an array is declared, and public
         raise DataError(f"The {name} are no numbers (type {given.dtype}).", remedy)
     return numbers(given)
+
+
+def warn_of_strange(queries: NDArray[np.float64]) -> None:
+    """Warn of queries with cells that are no finite numbers; queries are public."""
+    if not np.isfinite(queries).all():
+        warnings.warn(
+            "Some rows have cells that are NaN or infinite. They are answered, and charged, with the middle of "
+            "the bounds in place of NaN, and a bound in place of an infinity.",
+            stacklevel=3,
+        )
 
 
 def id_hash(ids: Any, key: str) -> Words:

@@ -106,6 +106,23 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     returns leave: never k, a margin, a scale or which certificate fired (pitfall F61). The same query asked
     twice is charged twice.
 
+    **No step before it may be fitted on the table**, but for columns that the relation leaves public:
+    ``make_pipeline(StandardScaler(), CertifiedClassifier(...))`` moves every row when one is replaced, and the
+    distances mean nothing. Nothing can warn of it. Declare `feature_bounds`, use a fixed rule
+    (`FunctionTransformer`), or freeze a step that was fitted on public rows
+    (`sklearn.frozen.FrozenEstimator`). Store with `save`: a file of joblib or pickle may be read by others.
+
+    ======================================  ===========================================================
+    edge case                               what happens
+    ======================================  ===========================================================
+    NaN in a query, or in the table         the middle of the bounds; `answer` warns of a query's
+    infinite, or outside the bounds         the bound; `answer` warns of a query's infinity
+    a label that is no class                the first class, without a word
+    one class in the table                  the same path; the other may be answered where k is near 0
+    ids that repeat, no `max_rows_per_id`   DataError under the replacement relations, else not looked at
+    no rows to answer                       no answers, no charge, no `guarantee_`
+    ======================================  ===========================================================
+
     The table's cells and labels are read one by one (`confide.schema.loose`): a cell that is no number is
     missing, a label that is no class is the first, whatever else stands in the table, and no exception or
     warning tells of either. Only the declared type of an array, its shape and its names are judged.

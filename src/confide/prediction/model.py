@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from confide.errors import DataError, ParameterError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as as_stream
 from confide.prediction.budgets import Answers, Terms, answers, terms_of
-from confide.prediction.certificate import Certified, Labels, matrix
+from confide.prediction.certificate import Certified, Labels, matrix, warn_of_strange
 from confide.prediction.laws import small_delta, whole
 from confide.prediction.releases import SPARSE_VECTOR, release_of
 from confide.prediction.vector import UNSTABLE, StableAnswers
@@ -138,6 +138,8 @@ class CertifiedModel:
 
     def __repr__(self) -> str:
         what = self.facts.marks.get("certificate", "certificate")
+        members = getattr(getattr(self.certified, "model", self.certified), "models", None)
+        what = what if members is None else f"{what} of {len(members)} members"
         return f"CertifiedModel({what}, {len(self.classes)} classes, {self.adjacency.value}, per {self.unit})"
 
     # ---- not private ----------------------------------------------------------------------------------
@@ -299,6 +301,7 @@ class CertifiedModel:
         held, source = resolve(held), as_stream(seed)
         queries = self.queries(rows)
         check_queries(self.certified, queries)
+        warn_of_strange(queries)
         count = queries.shape[0]
         # Parameters are checked where there are no rows, too.
         terms = self._terms(max(1, count), epsilon, delta, release, slack, epochs, total)

@@ -96,7 +96,8 @@ def distances_figure(
         axes.set_xlabel("stability distance k (changed rows)")
         axes.set_ylabel("share of queries with at least k")
         if len(arrays) > 1 or "" not in arrays:
-            axes.legend(loc="lower left", frameon=False, handlelength=3)
+            # Outside the axes, whose every corner a curve may cross.
+            axes.figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=3)
 
     return _draw(f"How stable answers are ({_PUBLIC})", paint)
 
