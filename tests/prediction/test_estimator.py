@@ -308,7 +308,7 @@ def test_bad_requests():
 
 @pytest.mark.parametrize("certificate", ["erm", "votes"])
 def test_strange_cells_of_a_query_are_warned_of_and_count_as_public_constants(certificate):
-    model, X, _ = fitted(certificate=certificate)
+    model = fitted(certificate=certificate)[0]
     strange, plain = np.array([[np.nan, np.inf, -np.inf], [0.5, 0.1, 0]]), [[0, 1, -1], [0.5, 0.1, 0]]
     with pytest.warns(UserWarning, match="NaN or infinite"):
         model.answer(strange, 1)

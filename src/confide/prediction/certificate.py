@@ -141,8 +141,8 @@ def warn_of_strange(queries: NDArray[np.float64]) -> None:
     """Warn of queries with cells that are no finite numbers; queries are public."""
     if not np.isfinite(queries).all():
         warnings.warn(
-            "Some rows have cells that are NaN or infinite. They are answered, and charged, with the middle of "
-            "the bounds in place of NaN, and a bound in place of an infinity.",
+            "Some rows have cells that are NaN or infinite. They are answered, and charged, with the middle "
+            "of the bounds in place of NaN, and a bound in place of an infinity.",
             stacklevel=3,
         )
 

@@ -107,8 +107,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     twice is charged twice.
 
     **No step before it may be fitted on the table**, but for columns that the relation leaves public:
-    ``make_pipeline(StandardScaler(), CertifiedClassifier(...))`` moves every row when one is replaced, and the
-    distances mean nothing. Nothing can warn of it. Declare `feature_bounds`, use a fixed rule
+    ``make_pipeline(StandardScaler(), CertifiedClassifier(...))`` moves every row when one is replaced, and
+    the distances mean nothing. Nothing can warn of it. Declare `feature_bounds`, use a fixed rule
     (`FunctionTransformer`), or freeze a step that was fitted on public rows
     (`sklearn.frozen.FrozenEstimator`). Store with `save`: a file of joblib or pickle may be read by others.
 
