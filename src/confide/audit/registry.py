@@ -26,8 +26,8 @@ from confide.privacy import Adjacency, exact
 from confide.privacy.exact import Amount
 
 Floats = NDArray[np.float64]
-#: Outcome -> its probability, within [low, high]; complete. An outcome is a number or a tuple of numbers, or a
-#: text for what is lumped together (a tail).
+#: Outcome -> its probability, within [low, high]; complete. An outcome is a number or a tuple of numbers, or
+#: a text for what is lumped together (a tail).
 Law = Mapping[Any, tuple[Fraction, Fraction]]
 
 #: Modules of `confide.audit.claims`.
@@ -96,6 +96,10 @@ class Claim:
         Runs a table of the black box, in a full and in a quick audit.
     note : str
         What a privacy officer should know, such as a run time that depends on the data.
+    replayed : bool
+        Whether `run` draws by mechanisms that `replay` records; False for the mechanisms themselves.
+    fuzzed : bool
+        Whether the claim is about all tables; False keeps attacks to its own pairs.
     """
 
     name: str
@@ -115,6 +119,8 @@ class Claim:
     draws: int = 400_000
     quick: int = 20_000
     note: str = ""
+    replayed: bool = True
+    fuzzed: bool = True
 
     def sample(self, table: Any, count: int, stream: RandomStream) -> Floats:
         """Return the outputs of `count` independent runs, shape [count, d]."""

@@ -176,7 +176,16 @@ def mechanism(name: str, epsilon: Any, delta: Any, proof: str, pairs: Any, **how
     covers = (f"confide.mechanisms.{name}", *how.pop("covers", ()))
     kind = how.pop("kind", Kind.MECHANISM)
     promise(
-        f"mechanisms.{name}", kind, epsilon, delta, "replace_one", proof, lambda: pairs, covers=covers, **how
+        f"mechanisms.{name}",
+        kind,
+        epsilon,
+        delta,
+        "replace_one",
+        proof,
+        lambda: pairs,
+        covers=covers,
+        replayed=False,
+        **how,
     )
 
 

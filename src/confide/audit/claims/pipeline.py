@@ -33,7 +33,11 @@ def _sparse(make: Any) -> Any:
 
 for _delta in (Fraction(0), _DELTA):
     promise(
-        f"pipeline.SparseRegressor.{'pure' if _delta == 0 else 'gaussian'}", Kind.ESTIMATOR, 1, _delta, "replace_one",
+        f"pipeline.SparseRegressor.{'pure' if _delta == 0 else 'gaussian'}",
+        Kind.ESTIMATOR,
+        1,
+        _delta,
+        "replace_one",
         "selection and coefficients, basic composition; confide.pipeline.request",
         lambda: neighbours.pairs(_BASE, "replace_one"),
         run=_sparse(
@@ -41,15 +45,25 @@ for _delta in (Fraction(0), _DELTA):
                 1, 1, delta, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=seed
             )
         ),
-        covers=("confide.pipeline.SparseRegressor", "confide.pipeline.select_and_fit"), draws=4_000, quick=120,
-    )  # fmt: skip
+        covers=("confide.pipeline.SparseRegressor", "confide.pipeline.select_and_fit"),
+        draws=4_000,
+        quick=120,
+    )
 promise(
-    "pipeline.SparseClassifier", Kind.ESTIMATOR, 1, 0, "replace_one",
+    "pipeline.SparseClassifier",
+    Kind.ESTIMATOR,
+    1,
+    0,
+    "replace_one",
     "selection and coefficients, basic composition; confide.pipeline.request",
     lambda: neighbours.pairs(_SIGNS, "replace_one"),
-    run=_sparse(lambda seed: SparseClassifier(1, 1, classes=[-1.0, 1.0], feature_bounds=(-1, 1), random_state=seed)),
-    covers=("confide.pipeline.SparseClassifier",), draws=4_000, quick=120,
-)  # fmt: skip
+    run=_sparse(
+        lambda seed: SparseClassifier(1, 1, classes=[-1.0, 1.0], feature_bounds=(-1, 1), random_state=seed)
+    ),
+    covers=("confide.pipeline.SparseClassifier",),
+    draws=4_000,
+    quick=120,
+)
 
 
 #: Law of a run on two neighbours, each 1/2-DP: the worst case of the proof is rare below an upper set.
@@ -66,7 +80,7 @@ def _run_law(side: int) -> Floats:
 
 
 def _best(side: int, count: int, stream: RandomStream) -> Floats:
-    """The best of a random number of runs; the third outcome scores highest."""
+    """Return the best of a random number of runs; the third outcome scores highest."""
     sizes = [draw_runs(_LAW, stream.child(str(i))) for i in range(count)]
     draws = np.searchsorted(
         np.cumsum(_run_law(side))[:-1], stream.child("runs").bits(sum(sizes)) / 2.0**64, side="right"
@@ -87,24 +101,47 @@ def _winner(side: int) -> Law:
 
 
 promise(
-    "tune.random_stopping", Kind.MECHANISM, _LAW.pure(_RUN), 0, "replace_one",
-    "Papernot & Steinke 2022, tightened; confide.privacy.random_stopping", lambda: [Pair("worst of the proof", 0, 1)],
-    run=lambda side, stream: _best(side, 1, stream), outputs=_best, law=_winner,
-    covers=("event:random_stopping",), draws=20_000, quick=300,
-)  # fmt: skip
+    "tune.random_stopping",
+    Kind.MECHANISM,
+    _LAW.pure(_RUN),
+    0,
+    "replace_one",
+    "Papernot & Steinke 2022, tightened; confide.privacy.random_stopping",
+    lambda: [Pair("worst of the proof", 0, 1)],
+    run=lambda side, stream: _best(side, 1, stream),
+    outputs=_best,
+    law=_winner,
+    covers=("event:random_stopping",),
+    draws=20_000,
+    quick=300,
+    replayed=False,
+)
 
 
 def _tuned(rows: Rows, stream: RandomStream) -> Floats:
     found = tune(
         lambda kind: PrivateRegressor(target_bounds=(-1, 1), engine="closed_form", conditioning=kind),
-        ["spectral", "identity"], rows.X, rows.y, epsilon=1, delta=0.001, expected_runs=2, random_state=random_state(stream),
-    )  # fmt: skip
+        ["spectral", "identity"],
+        rows.X,
+        rows.y,
+        epsilon=1,
+        delta=0.001,
+        expected_runs=2,
+        random_state=random_state(stream),
+    )
     return np.append(found.model.predict(rows.X[:2]), found.score)
 
 
 promise(
-    "tune.tune", Kind.ESTIMATOR, 1, _DELTA, "replace_label",
+    "tune.tune",
+    Kind.ESTIMATOR,
+    1,
+    _DELTA,
+    "replace_label",
     "random stopping over runs and scores; confide.privacy.random_stopping",
-    lambda: neighbours.pairs(neighbours.table(20, 2), "replace_label"), run=_tuned,
-    covers=("confide.tune.tune",), draws=1_000, quick=16,
-)  # fmt: skip
+    lambda: neighbours.pairs(neighbours.table(20, 2), "replace_label"),
+    run=_tuned,
+    covers=("confide.tune.tune",),
+    draws=1_000,
+    quick=16,
+)

@@ -1,0 +1,272 @@
+"""The mechanisms whose calls `replay` records: what of a call must be equal on neighbours, what may move.
+
+====================================  ============================================  ====================
+mechanism                             must be equal                                 may move by
+====================================  ============================================  ====================
+gaussian_release, step_answer         grid, sensitivity, multiplier, name, shape    L2: its sensitivity
+laplace_release                       the same, with epsilon                        L1: its sensitivity
+weighted_choice                       size                                          log-ratios: epsilon
+Channel.draw                          channel, number of rows                       one row
+Law.draw, ProposeTestRelease.draw     law, number of queries                        distance 1
+SparseVector.above_many               threshold, epsilon, number of queries         1 a query
+selection.draw, baseline              problem but for its rows, epsilon, relation   log-ratios: epsilon
+objective.release                     plan                                          see `_perturbed`
+discrete_laplace, rounded_gaussian,   scale and size: they read no data             nothing
+discrete_gaussian, bernoulli_exp,
+uniform_integers
+====================================  ============================================  ====================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from confide.audit.registry import Claim
+from confide.privacy import Adjacency
+
+Arguments = dict[str, Any]
+#: (private input here, there, what is equal, claim) -> (how far it moved, how far it may).
+Distance = Callable[[Any, Any, Any, Claim], tuple[float, float]]
+
+#: Supports up to which two laws of a selection are compared.
+_SUPPORTS = 20_000
+#: Relative error of laws in double precision.
+_ERROR = 1e-9
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What is recorded of one mechanism.
+
+    Parameters
+    ----------
+    where : str
+        ``"module:function"`` or ``"module:Class.method"``.
+    public : function (arguments) -> object
+        What must be equal on neighbours, comparable by ``==``.
+    private : function (arguments) -> object
+        What may move.
+    distance : Distance
+    settle : function (arguments, output)
+        Puts a replayed object in the state that the output implies.
+    answers : bool
+        Whether the function returns another one, of a statistic, which is what is recorded.
+    """
+
+    where: str
+    public: Callable[[Arguments], Any]
+    private: Callable[[Arguments], Any]
+    distance: Distance
+    settle: Callable[[Arguments, Any], None] = lambda arguments, output: None
+    answers: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.where.rpartition(":")[2]
+
+
+def _grid(a: Arguments) -> tuple[Any, ...]:
+    s = a["statistic"]
+    spread = a.get("l1_sensitivity")
+    amount = Fraction(a["noise_multiplier"] if "noise_multiplier" in a else a["epsilon"])
+    return s.name, s.step, s.sensitivity, s.value.shape, amount, None if spread is None else Fraction(spread)
+
+
+def _value(a: Arguments) -> Any:
+    return a["statistic"].value
+
+
+def _gaps(here: Any, there: Any) -> list[int]:
+    return [abs(int(x) - int(y)) for x, y in zip(here.ravel(), there.ravel(), strict=True)]
+
+
+def _euclid(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    return math.sqrt(sum(gap * gap for gap in _gaps(here, there))) * public[1], public[2]
+
+
+def _manhattan(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    allowed = public[2] * math.sqrt(max(1, here.size)) if public[5] is None else float(public[5])
+    return sum(_gaps(here, there)) * public[1], allowed
+
+
+def _nothing(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+def _logs(a: Arguments) -> list[float]:
+    if a["log_weights"] is not None:
+        return [float(w) for w in a["log_weights"]]
+    return [-math.inf if w == 0 else math.log(w) for w in a["weights"]]
+
+
+def _choice(here: list[float], there: list[float], public: Any, claim: Claim) -> tuple[float, float]:
+    if len(here) != len(there):
+        return math.inf, float(claim.epsilon)
+    return _ratio(*(_normal(np.array(side)) for side in (here, there))), float(claim.epsilon) * (1 + _ERROR)
+
+
+def _normal(logs: Any) -> Any:
+    top = logs.max()
+    return logs - top - math.log(np.exp(logs - top).sum())
+
+
+def _ratio(here: Any, there: Any) -> float:
+    both = np.isfinite(here) & np.isfinite(there)
+    if np.any(np.isfinite(here) != np.isfinite(there)):
+        return math.inf
+    return float(np.abs(here[both] - there[both]).max(initial=0.0))
+
+
+def _rows(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    return float((here != there).sum()), 1.0
+
+
+def _answer(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    (labels, k), (others, m) = here, there
+    moved = np.abs(k - m).max(initial=0)
+    turned = labels != others
+    return (math.inf if np.any(k[turned] + m[turned]) else float(moved)), 1.0
+
+
+def _queries(here: list[int], there: list[int], public: Any, claim: Claim) -> tuple[float, float]:
+    return float(max((abs(x - y) for x, y in zip(here, there, strict=True)), default=0)), 1.0
+
+
+def _close(a: Arguments, output: list[bool]) -> None:
+    epoch = a["self"]
+    epoch._open = all(output)
+    epoch._answered += len(output)
+
+
+def _problem(a: Arguments) -> tuple[Any, ...]:
+    problem = a["problem"]
+    how = a.get("mechanism", a.get("method"))
+    adjacency = Adjacency.parse(a["adjacency"])
+    n = None if adjacency is Adjacency.ADD_REMOVE_ONE else problem.n
+    return (
+        how, a["epsilon"], adjacency, a.get("top"), a["size"], n, problem.p, problem.size, problem.loss.name,
+    )  # fmt: skip
+
+
+def _selection(law: Callable[..., Any]) -> Distance:
+    def distance(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+        how, epsilon, adjacency = public[:3]
+        allowed = float(epsilon) * (1 + _ERROR) + _ERROR
+        if math.comb(public[6], public[7]) > _SUPPORTS:
+            return 0.0, allowed
+        laws = [law(problem, how, epsilon, adjacency) for problem in (here, there)]
+        supports = sorted(set(laws[0]) | set(laws[1]))
+        logs = [
+            np.array([math.log(p) if (p := side.get(s, 0.0)) else -math.inf for s in supports])
+            for side in laws
+        ]
+        return _ratio(*logs), allowed
+
+    return distance
+
+
+def _drawn(*a: Any) -> Any:
+    from confide.selection import law
+
+    return law(*a)
+
+
+def _otherwise(*a: Any) -> Any:
+    from confide.selection.baselines import baseline_law
+
+    return baseline_law(*a)
+
+
+def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, float]:
+    """Objective perturbation at one minimiser: the noise that leads there must be as likely on both.
+
+    For a minimiser theta inside the ball, b = -gradient(theta) is the noise that leads to it. Both tables'
+    solvers are sent their own b. Their statistics may differ by `Plan.output_sensitivity`; for pure privacy
+    the densities of the two b, times the determinants, may differ by what the output's noise leaves of
+    epsilon, and for Gaussian noise their distance by that of two rows' gradients. Returned is the worst share
+    of what is allowed.
+    """
+    from confide.training.objective import gathered, solve
+    from confide.training.objective_solver import Objective, evaluate, gradient_of
+
+    rng, worst, size = np.random.default_rng(0), 0.0, plan.shape.size
+    for share in (0.1, 0.5, 0.9):
+        theta = rng.normal(size=size)
+        theta *= share * plan.radius / np.linalg.norm(theta)
+        noise, volumes, told = [], [], []
+        for rows in (here, there):
+            cells, y = gathered(rows, plan)
+            still = Objective(
+                plan.loss, plan.ridge, plan.radius, plan.shape.norm_squared, np.zeros(size), plan.noise_bound
+            )
+            b = -gradient_of(cells, evaluate(cells, y, theta, still)[1], theta, still)
+            second = plan.loss.derivatives(y, cells @ theta)[2]
+            hessian = cells.T @ (cells * second[:, None]) + plan.ridge * np.eye(size)
+            volumes.append(np.linalg.slogdet(hessian)[1])
+            solver = solve(rows, plan)
+            next(solver)
+            told.append(solver.send(b))
+            noise.append(b)
+        moved = (told[0].value - told[1].value).astype(float) * told[0].step
+        norm = 1 if plan.pure else 2
+        worst = max(worst, float(np.linalg.norm(moved, norm)) / plan.output_sensitivity)
+        if plan.pure:
+            likelier = abs(np.abs(noise[0]).max() - np.abs(noise[1]).max()) / plan.scale + abs(
+                volumes[0] - volumes[1]
+            )
+            worst = max(worst, float(likelier) / float(plan.epsilon - plan.output))
+        else:
+            apart = 2 * plan.loss.slope * math.sqrt(plan.shape.norm_squared)
+            worst = max(worst, float(np.linalg.norm(noise[0] - noise[1])) / (apart * (1 + _ERROR)))
+    return worst, 1.0
+
+
+def _plain(where: str, *names: str) -> Mechanism:
+    """Return a mechanism that reads no data: all its parameters are public."""
+    return Mechanism(where, lambda a: tuple(a[name] for name in names), lambda a: None, _nothing)
+
+
+def _statistic(where: str, distance: Distance, **how: Any) -> Mechanism:
+    return Mechanism(where, _grid, _value, distance, **how)
+
+
+_ROOM = "confide.mechanisms"
+MECHANISMS = (
+    _statistic(f"{_ROOM}.grid:gaussian_release", _euclid),
+    _statistic(f"{_ROOM}.grid:laplace_release", _manhattan),
+    _statistic("confide.training.sgd.release:step_answer", _euclid, answers=True),
+    Mechanism(f"{_ROOM}.choice:weighted_choice", lambda a: a["size"], _logs, _choice),
+    Mechanism(
+        "confide.training.labels.channel:Channel.draw", lambda a: (a["self"], np.size(a["codes"])),
+        lambda a: np.array(a["codes"], dtype=np.int64), _rows,
+    ),
+    *(
+        Mechanism(
+            where, lambda a: (repr(a["self"]), np.shape(a["labels"])),
+            lambda a: tuple(np.atleast_1d(a[name]).astype(np.int64) for name in ("labels", "k")), _answer,
+        )
+        for where in ("confide.prediction.laws:Law.draw", "confide.prediction.ptr:ProposeTestRelease.draw")
+    ),
+    Mechanism(
+        f"{_ROOM}.above_threshold:SparseVector.above_many",
+        lambda a: (a["self"].threshold, a["self"].epsilon, len(a["queries"])),
+        lambda a: [int(q) for q in a["queries"]], _queries, settle=_close,
+    ),
+    Mechanism("confide.selection.draws:draw", _problem, lambda a: a["problem"], _selection(_drawn)),
+    Mechanism(
+        "confide.selection.baselines.front:baseline", _problem, lambda a: a["problem"], _selection(_otherwise)
+    ),
+    Mechanism("confide.training.objective:release", lambda a: a["plan"], lambda a: a["rows"], _perturbed),
+    _plain(f"{_ROOM}.discrete:discrete_laplace", "scale", "size"),
+    _plain(f"{_ROOM}.discrete:discrete_gaussian", "sigma", "size"),
+    _plain(f"{_ROOM}.discrete:bernoulli_exp", "gamma", "size"),
+    _plain(f"{_ROOM}.gaussian:rounded_gaussian", "sigma", "step", "size"),
+    _plain(f"{_ROOM}.choice:uniform_integers", "total", "count"),
+)  # fmt: skip

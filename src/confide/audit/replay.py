@@ -1,0 +1,346 @@
+"""Gray box: a run is recorded on one table and its mechanisms' answers are replayed on the neighbour.
+
+With the answers frozen, all that a run may still take from a table is the input of its next mechanism. So on
+neighbours the same mechanisms must be called in the same order with equal public parameters, each input may
+move by what its sensitivity declares (`confide.audit.recorded`), and the result must be the same number for
+number: a difference reached it past a mechanism. Both tables are replayed, with one seed: what is drawn
+outside a mechanism (an order, a batch) is drawn alike.
+
+The proof of a claim starts from these facts; here they are tried on extreme rows. Nothing statistical: one
+pair that fails is a counter-example.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from confide.audit.finding import Finding, Verdict
+from confide.audit.recorded import MECHANISMS, Mechanism
+from confide.audit.registry import Claim, Pair
+from confide.mechanisms import seeded_stream
+from confide.privacy import Guarantee
+
+_CHARGED = "confide.ledger.charging:charged"
+
+
+class Diverged(Exception):
+    """The run asked for another mechanism than the recorded one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a mechanism.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    public, private : object
+        See `Mechanism`.
+    output : object
+        Its answer, frozen.
+    """
+
+    mechanism: Mechanism
+    public: Any
+    private: Any = field(repr=False)
+    output: Any = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """All that one run shows.
+
+    Parameters
+    ----------
+    output : array or None
+        None where it raised.
+    kind : str
+        Type, dtype and shape of the output.
+    error : str
+        Type and message of the exception; empty for none.
+    said : tuple of str
+        Warnings, log records and printed text, in order of kind.
+    charges : tuple of Guarantee
+    calls : tuple of Call
+    seconds : float
+        CPU time.
+    """
+
+    output: Any
+    kind: str
+    error: str
+    said: tuple[str, ...]
+    charges: tuple[Guarantee, ...]
+    calls: tuple[Call, ...]
+    seconds: float
+
+
+class Recorder:
+    """Records the outermost calls of mechanisms, and answers them from a recording where it has one."""
+
+    def __init__(self, answers: tuple[Call, ...] | None = None) -> None:
+        self.calls: list[Call] = []
+        self.charges: list[Guarantee] = []
+        self._answers = answers
+        self._inside = False
+
+    def call(
+        self, mechanism: Mechanism, run: Callable[..., Any], args: Any, named: Any, extra: Any = None
+    ) -> Any:
+        """Answer one call, by its own mechanism or from the recording."""
+        if self._inside:
+            return run(*args, **named)
+        bound = inspect.signature(run).bind(*args, **named)
+        bound.apply_defaults()
+        given = {**bound.arguments, **(extra or {})}
+        public, private = mechanism.public(given), mechanism.private(given)
+        if self._answers is None:
+            self._inside = True
+            try:
+                output = run(*args, **named)
+            finally:
+                self._inside = False
+        else:
+            place = len(self.calls)
+            if place >= len(self._answers) or self._answers[place].mechanism is not mechanism:
+                self.calls.append(Call(mechanism, public, private, None))
+                raise Diverged
+            output = copy.deepcopy(self._answers[place].output)
+            mechanism.settle(given, output)
+        self.calls.append(Call(mechanism, public, private, copy.deepcopy(output)))
+        return output
+
+
+_active: list[Recorder] = []
+
+
+def _wrapper(mechanism: Mechanism, run: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(*args: Any, **named: Any) -> Any:
+        return _active[-1].call(mechanism, run, args, named) if _active else run(*args, **named)
+
+    def answering(*args: Any, **named: Any) -> Any:
+        made = run(*args, **named)
+        public = inspect.signature(run).bind(*args, **named).arguments
+
+        def answer(statistic: Any) -> Any:
+            def asked(statistic: Any) -> Any:
+                return made(statistic)
+
+            return (
+                _active[-1].call(mechanism, asked, (statistic,), {}, public) if _active else made(statistic)
+            )
+
+        return answer
+
+    return answering if mechanism.answers else recorded
+
+
+def _observer(run: Callable[..., Any]) -> Callable[..., Any]:
+    def charged(ledger: Any, guarantee: Guarantee, **named: Any) -> Any:
+        if _active:
+            _active[-1].charges.append(guarantee)
+        return run(ledger, guarantee, **named)
+
+    return charged
+
+
+#: Function -> what it is and its wrapper, one for good: a module imported during a recording keeps the
+#: wrapper, which does no harm.
+_wrapped: dict[str, tuple[Any, Any]] = {}
+
+
+def _owner(where: str) -> tuple[Any, str]:
+    module, _, path = where.partition(":")
+    owner = import_module(module)
+    for part in path.split(".")[:-1]:
+        owner = getattr(owner, part)
+    return owner, path.rpartition(".")[2]
+
+
+def _wrappers() -> dict[str, tuple[Any, Any]]:
+    if not _wrapped:
+        makers = {m.where: lambda run, m=m: _wrapper(m, run) for m in MECHANISMS}
+        for where, make in {**makers, _CHARGED: _observer}.items():
+            plain = getattr(*_owner(where))
+            _wrapped[where] = plain, make(plain)
+    return _wrapped
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Let a recorder see the calls of mechanisms, and the charges, inside the block."""
+    wrappers = {id(plain): wrapper for plain, wrapper in _wrappers().values()}
+    owners = [_owner(where)[0] for where in _wrapped if "." in where.partition(":")[2]]
+    owners += [m for name, m in list(sys.modules.items()) if name.startswith("confide") and m is not None]
+    places = [
+        (owner, key, value)
+        for owner in owners
+        for key, value in list(vars(owner).items())
+        if id(value) in wrappers
+    ]
+    for owner, key, value in places:
+        setattr(owner, key, wrappers[id(value)])
+    _active.append(recorder)
+    try:
+        yield recorder
+    finally:
+        _active.pop()
+        for owner, key, plain in places:
+            setattr(owner, key, plain)
+
+
+class _Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname}: {record.getMessage()}")
+
+
+def observe(run: Callable[[], Any], recorder: Recorder) -> Outcome:
+    """Run once and keep all that shows, under a recorder."""
+    log, text, output, error = _Log(), io.StringIO(), None, ""
+    root = logging.getLogger()
+    root.addHandler(log)
+    begun = time.process_time()
+    try:
+        with (
+            recording(recorder), warnings.catch_warnings(record=True) as warned,
+            redirect_stdout(text), redirect_stderr(text),
+        ):  # fmt: skip
+            warnings.simplefilter("always")
+            try:
+                output = run()
+            except Diverged:
+                error = "another mechanism was asked"
+            except Exception as raised:
+                error = f"{type(raised).__name__}: {raised}"
+    finally:
+        root.removeHandler(log)
+    seconds = time.process_time() - begun
+    cells = None if output is None else np.asarray(output)
+    kind = "" if cells is None else f"{type(output).__name__} {cells.dtype} {cells.shape}"
+    said = (*(f"{w.category.__name__}: {w.message}" for w in warned), *log.lines, text.getvalue())
+    return Outcome(cells, kind, error, said, tuple(recorder.charges), tuple(recorder.calls), seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """A recording on `pair.here`, and its replays on both tables."""
+
+    pair: Pair
+    recorded: Outcome
+    here: Outcome
+    there: Outcome
+
+
+def replay(claim: Claim, pair: Pair, seed: int = 0) -> Replayed:
+    """Record a claim's run on one table of a pair and replay it on both, with one seed.
+
+    Parameters
+    ----------
+    claim : Claim
+    pair : Pair
+    seed : int
+        Of the run's own draws.
+    """
+
+    def on(table: Any, answers: tuple[Call, ...] | None) -> Outcome:
+        return observe(lambda: claim.run(table, seeded_stream(seed)), Recorder(answers))
+
+    told = on(pair.here, None)
+    return Replayed(pair, told, on(pair.here, told.calls), on(pair.there, told.calls))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A difference between neighbours that no mechanism pays for."""
+
+    what: str
+    pair: str
+
+
+def faults(claim: Claim, told: Replayed) -> Iterator[Fault]:
+    """Yield what a replay shows against a claim."""
+    name, here, there = told.pair.name, told.here, told.there
+    if told.recorded.calls and (here.error or here.calls == ()) and not told.recorded.error:
+        yield Fault("the run does not repeat itself on its own table", name)
+    if [c.mechanism.name for c in here.calls] != [c.mechanism.name for c in there.calls]:
+        yield Fault("the sequence of mechanisms differs", name)
+        return
+    for place, (one, other) in enumerate(zip(here.calls, there.calls, strict=True)):
+        what = f"call {place} ({one.mechanism.name})"
+        if one.public != other.public:
+            yield Fault(f"{what}: its public parameters differ", name)
+            continue
+        moved, allowed = one.mechanism.distance(one.private, other.private, one.public, claim)
+        if not moved <= allowed:
+            yield Fault(f"{what}: the input moves by {moved:.6g}, {allowed:.6g} are declared", name)
+    if here.error != there.error:
+        yield Fault("one run raises, or raises otherwise", name)
+    elif not same(here.output, there.output):
+        yield Fault("the result differs though every mechanism answered alike", name)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two outputs are equal, NaN in the same places included."""
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def shares(claim: Claim, told: Replayed) -> float:
+    """Return the largest share of its declared sensitivity that an input moved by."""
+    found = 0.0
+    for one, other in zip(told.here.calls, told.there.calls, strict=False):
+        if one.mechanism is other.mechanism and one.public == other.public:
+            moved, allowed = one.mechanism.distance(one.private, other.private, one.public, claim)
+            found = max(found, moved / allowed if allowed else 0.0)
+    return found
+
+
+def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | None:
+    """Attack a claim by replay.
+
+    Parameters
+    ----------
+    claim : Claim
+    pairs : iterable of Pair
+        `confide.audit.fuzz.fuzzed` makes more than the claim names itself.
+    seed : int
+
+    Returns
+    -------
+    Finding or None
+        None for a claim whose runs are no sequences of recorded mechanisms (`Claim.replayed`).
+    """
+    if not claim.replayed:
+        return None
+    begun, found, share, calls, raised, tried = time.process_time(), list[Fault](), 0.0, 0, 0, 0
+    for pair in pairs:
+        tried += 1
+        told = replay(claim, pair, seed + tried)
+        found += faults(claim, told)
+        share, calls = max(share, shares(claim, told)), max(calls, len(told.recorded.calls))
+        raised += told.recorded.error != ""
+    note = f"up to {calls} calls; inputs moved by up to {share:.3g} of what is declared"
+    note += f"; {raised} runs ended in an error, on both tables" if raised else ""
+    return Finding(
+        claim.name, "replay", Verdict.BROKEN if found else Verdict.HOLDS,
+        pair=found[0].pair if found else "", tried=tried,
+        seconds=time.process_time() - begun, note=found[0].what if found else note,
+    )  # fmt: skip
