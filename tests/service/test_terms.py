@@ -316,6 +316,19 @@ def test_rows_that_do_not_fit_the_schema(tabular, change, field):
     assert "123456" not in str(caught.value)
 
 
+def test_plain_rows_are_read_as_any_others(tabular):
+    """Floats and texts alone are read by columns; a row beside them that is not plain changes none of them."""
+    draw = np.random.default_rng(3)
+    ages = [float(x) for x in (*draw.uniform(-200, 200, 60), -0.0, 0.0, 1e308, -1e308, 5e-324)]
+    wards = ["north", "south", "other", "North", " north ", "", "NA", "1e3", "\ud800", "é"]
+    rows = [{"ward": str(draw.choice(wards)), "age": age, "dose": float(draw.normal())} for age in ages]
+    plain = read(tabular, rows, 100)
+    mixed = read(tabular, [*rows, {**GOOD, "age": None}], 100)
+    assert plain.tobytes() == mixed[:-1].tobytes()
+    with pytest.warns(UserWarning, match="not a declared category"):
+        assert plain.tobytes() == canonical(tabular.queries(rows)).tobytes()
+
+
 def test_a_tabular_model_is_served(local, tabular):
     local.model = tabular
     service = local.open().serve()

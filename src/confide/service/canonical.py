@@ -143,23 +143,49 @@ class Reader:
         most = self._most
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes) or not 1 <= len(rows) <= most:
             raise RowError(((0, "rows", f"a list of 1 to {most} rows is needed"),))
+        raw = self._plain(rows) if self._columns else None
+        if raw is not None:
+            return canonical(self._encoded(raw, len(rows)))
         faults = _of_lists(rows, self._model.facts.columns) if not self._columns else self._of_dicts(rows)
         if faults:
             raise RowError(tuple(faults[:_MOST_FAULTS]))
         if not self._columns:
             cells = [[np.nan if cell is None else cell for cell in row] for row in rows]
             return canonical(self._model.queries(np.array(cells, dtype=np.float64)))
-        return canonical(self._encoded(rows))
+        raw = {column.name: _cells([row[column.name] for row in rows]) for column in self._columns}
+        return canonical(self._encoded(raw, len(rows)))
 
-    def _encoded(self, rows: Sequence[Any]) -> NDArray[np.float64]:
+    def _plain(self, rows: Sequence[Any]) -> dict[str, NDArray[Any]] | None:
+        """Return the columns of rows whose cells are all of the plainest types; None for any others.
+
+        A column at a time, which is many times faster than a cell at a time. None says nothing of the rows:
+        they are looked at again.
+        """
+        names = {column.name for column in self._columns}
+        if not all(type(row) is dict and row.keys() == names for row in rows):
+            return None
+        raw: dict[str, NDArray[Any]] = {}
+        for column in self._columns:
+            cells = [row[column.name] for row in rows]
+            kinds = set(map(type, cells))
+            if kinds == {float} and column.numeric:
+                raw[column.name] = held = np.array(cells)
+                if not np.isfinite(held).all():
+                    return None
+            elif kinds == {str} and not column.numeric:
+                raw[column.name] = _cells(cells)
+            else:
+                return None
+        return raw
+
+    def _encoded(self, raw: dict[str, NDArray[Any]], count: int) -> NDArray[np.float64]:
         from confide.schema.encode import encode
         from confide.schema.table import build
 
         columns = self._columns
-        raw = {column.name: _cells([row[column.name] for row in rows]) for column in columns}
         table = build(self._features, raw, None, notice=_unheard)  # pyright: ignore[reportArgumentType]
         values = {column.name: table.values(column.name) for column in columns}
-        matrix: Any = encode(columns, values, len(rows)).matrix
+        matrix: Any = encode(columns, values, count).matrix
         return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
     def _of_dicts(self, rows: Sequence[Any]) -> list[tuple[int, str, str]]:

@@ -97,12 +97,16 @@ def application() -> FastAPI:
     """Return the application of this worker; uvicorn calls it."""
     from contextlib import asynccontextmanager
 
+    from threadpoolctl import threadpool_limits
+
     from confide.service.app import create_app
 
     settings = Settings.of_environment()
     service = settings.opened()
     app = create_app(service, counts=settings.counts)
     warm(service)
+    # Workers are the threads here. Those of one product wait for each other: on busy cores, milliseconds.
+    threadpool_limits(1)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
