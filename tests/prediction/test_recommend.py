@@ -189,10 +189,10 @@ def test_several_classes_objects_and_boxes():
     X, y = rows(600, classes=3)
     thing = confide.prediction.VoteGap(21, 3, (-2, 2))
     advice = recommend(
-        X, y, **ASK, classes=[0, 1, 2], feature_bounds=(-2, 2), certificates=["erm", "interval", thing],
+        X, y, **ASK, classes=[0, 1, 2], feature_bounds=(-2, 2), certificates=["erm", "interval", "ball", thing],
         alphas=[0.1], rows=2000,
     )  # fmt: skip
-    assert {option.certificate for option in advice.table} == {"erm", "interval", "VoteGap"}
+    assert {option.certificate for option in advice.table} == {"erm", "interval", "ball", "VoteGap"}
     assert {option.release for option in advice.table} == {"response", "sparse_vector", "ptr", "global"}
     assert sum("cauchy" in why or "laplace" in why for why in advice.left_out) == 2
     assert advice.to_dict()["table"]

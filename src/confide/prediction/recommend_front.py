@@ -84,7 +84,7 @@ def recommend(
         Rows of the private table where their number is public, or a public guess; default n. Of it depends
         how stable answers are, as much as on epsilon.
     adjacency : Adjacency or str
-    certificates : sequence of {"erm", "votes", "interval"} or Certificate
+    certificates : sequence of {"erm", "votes", "interval", "ball"} or Certificate
         Objects are tried as they are, at `rows` rows.
     releases : sequence of str
     models : sequence of str, optional
@@ -284,9 +284,9 @@ def _settings(
         elif certificate == "votes":
             few = [m for m in neighbours if 4 * m <= asked.rows]
             yield from ({"certificate": "votes", "neighbours": m} for m in few or [1])
-        elif certificate == "interval":
+        elif certificate in ("interval", "ball"):
             bound = {"max_rows": asked.rows} if asked.adjacency is Adjacency.ADD_REMOVE_ONE else {}
-            yield {"certificate": "interval", "model": "logistic" if binary else "softmax", **bound}
+            yield {"certificate": certificate, "model": "logistic" if binary else "softmax", **bound}
         elif isinstance(certificate, Certificate):
             yield {"certificate": certificate}
         else:
