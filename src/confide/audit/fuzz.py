@@ -19,7 +19,7 @@ def fuzzed(claim: Claim, count: int, seed: int = 0) -> list[Pair]:
     Parameters
     ----------
     claim : Claim
-        With `fuzzed` set, and tables that are `Rows`.
+        With `fuzzed` set, and tables that are `Rows`, or tuples that begin with one; the rest is kept.
     count : int
     seed : int
 
@@ -30,11 +30,19 @@ def fuzzed(claim: Claim, count: int, seed: int = 0) -> list[Pair]:
         cells are extreme. Columns stay as they are where the label alone is secret. Labels of few distinct
         values keep to them, but for the row that differs.
     """
-    first = next(iter(claim.pairs()), None)
-    if first is None or not claim.fuzzed or not isinstance(first.here, Rows):
-        return []
-    rng = np.random.default_rng(seed)
-    return [_pair(first.here, claim.adjacency, rng, i) for i in range(count)]
+    own = list(claim.pairs()) if claim.fuzzed else []
+    rng, found = np.random.default_rng(seed), []
+    for number in range(count if own else 0):
+        one = own[number % len(own)].here
+        rows, rest = (one[0], one[1:]) if isinstance(one, tuple) else (one, None)
+        if not isinstance(rows, Rows):
+            return []
+        model = own[0].here if rest is None else own[0].here[0]
+        pair = _pair(model, claim.adjacency, rng, number)
+        if rest is not None:
+            pair = Pair(pair.name, (pair.here, *rest), (pair.there, *rest))
+        found.append(pair)
+    return found
 
 
 def _pair(model: Rows, adjacency: Adjacency, rng: np.random.Generator, number: int) -> Pair:

@@ -1,0 +1,150 @@
+"""Side channels: what a run shows beside its result must be equal on neighbours.
+
+==========================  ===========================================================================
+what is compared            where
+==========================  ===========================================================================
+exceptions and messages     with the mechanisms' answers frozen (`replay`): what follows an answer may
+warnings, logs, print       differ, since the answer may be told
+calls of mechanisms         frozen
+charges                     frozen, and on two runs of their own
+type, dtype, shape          the same
+grid of each release        the same step, and released values are its multiples, on both tables
+last bits of the output     many runs of their own: `support`
+CPU time                    reported, not judged: whether it may depend on the data is `Claim.note`
+==========================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from confide.audit import blackbox
+from confide.audit.finding import Finding, Verdict
+from confide.audit.registry import Claim, Floats, Pair
+from confide.audit.replay import Fault, Outcome, Recorder, observe, replay
+from confide.mechanisms import RandomStream, seeded_stream
+
+#: Releases whose outputs lie on the grid of their statistic.
+_ON_GRID = ("gaussian_release", "laplace_release", "step_answer")
+#: The last bit of a zero.
+_ZERO = 2000.0
+
+
+def seen(claim: Claim, pair: Pair, seed: int = 0) -> Iterator[tuple[Outcome, Outcome, bool]]:
+    """Yield outcomes of one run on both tables, and whether the mechanisms' answers were frozen.
+
+    Those of their own are the first runs on each table: their times have no help from what is remembered.
+    """
+    there = observe(lambda: claim.run(pair.there, seeded_stream(seed)), Recorder())
+    if not claim.replayed:
+        yield observe(lambda: claim.run(pair.here, seeded_stream(seed)), Recorder()), there, False
+        return
+    told = replay(claim, pair, seed)
+    yield told.recorded, there, False
+    yield told.here, told.there, True
+
+
+def differences(here: Outcome, there: Outcome, *, frozen: bool) -> Iterator[str]:
+    """Yield what tells two outcomes apart beside their numbers."""
+    if frozen:
+        if here.error != there.error:
+            yield "an exception or its message differs"
+        if here.said != there.said:
+            yield "a warning, a log line or printed text differs"
+    if len(here.calls) != len(there.calls) and (frozen or _straight(here, there)):
+        yield "the number of mechanism calls differs"
+    if here.charges != there.charges:
+        yield "the charge differs"
+    if here.kind != there.kind and (frozen or not (here.error or there.error)):
+        yield "type, dtype or shape of the output differs"
+    for side in (here, there):
+        if not all(on_grid(call) for call in side.calls):
+            yield "a released value lies off the public grid"
+    for one, other in zip(_steps(here), _steps(there), strict=False):
+        if one != other:
+            yield "the grid differs"
+            break
+
+
+def _straight(here: Outcome, there: Outcome) -> bool:
+    """Return whether the number of calls may not follow the answers: where all of them are releases."""
+    return all(call.mechanism.name in _ON_GRID for side in (here, there) for call in side.calls)
+
+
+def _steps(outcome: Outcome) -> list[float]:
+    return [call.public[1] for call in outcome.calls if call.mechanism.name in _ON_GRID]
+
+
+def on_grid(call: Any) -> bool:
+    """Return whether a release of a recording is a multiple of its step, exactly."""
+    if call.mechanism.name not in _ON_GRID or call.output is None:
+        return True
+    step = Fraction(call.public[1])
+    return all((Fraction(float(x)) / step).denominator == 1 for x in np.ravel(call.output))
+
+
+def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding:
+    """Attack a claim by what its runs show beside their results.
+
+    Parameters
+    ----------
+    claim : Claim
+    pairs : iterable of Pair
+    seed : int
+    """
+    begun, found, tried, times = time.process_time(), list[Fault](), 0, [0.0, 0.0]
+    for pair in pairs:
+        tried += 1
+        for here, there, frozen in seen(claim, pair, seed + tried):
+            found += [Fault(what, pair.name) for what in differences(here, there, frozen=frozen)]
+            if not frozen and tried > 1:  # the first run loads and compiles
+                times = [times[0] + here.seconds, times[1] + there.seconds]
+    note = f"CPU time {1e3 * times[0]:.0f} ms on one side, {1e3 * times[1]:.0f} ms on the other"
+    return Finding(
+        claim.name, "side channels", Verdict.BROKEN if found else Verdict.HOLDS,
+        pair=found[0].pair if found else "", tried=tried,
+        seconds=time.process_time() - begun, note=found[0].what if found else note,
+    )  # fmt: skip
+
+
+def last_bits(values: Any) -> Floats:
+    """Return the exponent of the last bit that is set in each double; 2000 for zeros, 3000 for no numbers."""
+    cells = np.asarray(values, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        fraction, exponent = np.frexp(cells)
+        whole = np.where(np.isfinite(cells), np.ldexp(fraction, 53), 1.0).astype(np.int64)
+    lowest = np.log2(np.where(whole == 0, 1, whole & -whole).astype(np.float64))
+    bits = exponent - 53.0 + lowest
+    return np.where(np.isfinite(cells), np.where(cells == 0, _ZERO, bits), 1.5 * _ZERO)
+
+
+def support(claim: Claim, pair: Pair, count: int, stream: RandomStream, *, error: float) -> Finding:
+    """Attack a claim by the last bits of `count` outputs on each table: floating-point noise has holes.
+
+    Mironov (2012), "On significance of the least significant bits for differential privacy": which doubles a
+    textbook sum of value and noise can be depends on the value. The last bits are a function of the output,
+    so what tells them apart is evidence against the claim; decided like the black box.
+    """
+    here, there = (
+        last_bits(claim.sample(table, count, stream.child(side)))
+        for side, table in (("here", pair.here), ("there", pair.there))
+    )
+    delta = float(claim.delta)
+    counts = blackbox.attack(here, there, delta)
+    return Finding(
+        claim.name, "support", Verdict.HOLDS, counts.epsilon(delta, error), pair.name, count,
+        counts.p_value(float(claim.epsilon), delta),
+    )  # fmt: skip
+
+
+def rejects(found: Finding | None, level: float) -> bool:
+    """Return whether a finding alone breaks its claim, at an error of `level` where it is statistical."""
+    if found is None:
+        return False
+    return found.verdict is Verdict.BROKEN or (not math.isnan(found.p_value) and found.p_value <= level)
