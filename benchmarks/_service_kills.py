@@ -12,6 +12,7 @@ ledger, at each kill and at the end:
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
@@ -35,7 +36,7 @@ class Seen:
     """What all clients saw together."""
 
     costs: dict[str, Fraction] = field(default_factory=dict)  #: request id -> cost
-    of: dict[str, str] = field(default_factory=dict)  #: request id -> analyst
+    sums: dict[str, Fraction] = field(default_factory=dict)  #: analyst -> sum of costs
     asked: int = 0
     retries: int = 0
     recovered: int = 0  #: retried requests that had been charged before their answer was lost
@@ -44,11 +45,20 @@ class Seen:
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def answered(self, name: str, analyst: str, cost: Fraction, asked: int) -> None:
+        """Note a request at its first answer."""
+        with self.lock:
+            self.costs[name] = cost
+            self.sums[analyst] = self.sums.get(analyst, Fraction(0)) + cost
+            self.asked += asked
+
     def spent(self, analyst: str | None = None) -> Fraction:
         """Return the sum of costs of answered requests."""
         with self.lock:
-            return sum(
-                (cost for name, cost in self.costs.items() if analyst in (None, self.of[name])), Fraction(0)
+            return (
+                sum(self.sums.values(), Fraction(0))
+                if analyst is None
+                else self.sums.get(analyst, Fraction(0))
             )
 
 
@@ -61,7 +71,7 @@ class Asker(threading.Thread):
         self.analyst, self.key = key
         self.clients = [Client(port, 30.0) for port in ports]
         self.draw = random.Random(number)
-        self.pool = iter(rows(40_000, seed=1000 + number))
+        self.pool = (row for part in itertools.count() for row in rows(1_000, seed=[1_000, number, part]))
         self.known: list[tuple[str, bytes, Any]] = []
 
     def run(self) -> None:
@@ -87,10 +97,7 @@ class Asker(threading.Thread):
         body = json.dumps({"rows": asked}).encode()
         told = self.until_answered(body, name)
         self.known.append((name, body, told))
-        with self.seen.lock:
-            self.seen.costs[name] = Fraction(told["cost"]["epsilon"])
-            self.seen.of[name] = self.analyst
-            self.seen.asked += len(asked)
+        self.seen.answered(name, self.analyst, Fraction(told["cost"]["epsilon"]), len(asked))
 
     def until_answered(self, body: bytes, name: str) -> Any:
         """Return the answer, from whichever worker gives it."""

@@ -62,7 +62,7 @@ def one(here: World, case: tuple[int, int, float, int | None], seconds: float) -
     ledger = here.ledger()
     keys = [grant(ledger, f"analyst{number}") for number in range(ANALYSTS)]
     owner = grant(ledger, "owner", 1)
-    most = int(seconds * (60_000 if each > 1 else 6_000) / each)
+    most = int(seconds * (40_000 if each > 1 else 6_000) / each)
     asked = texts(most, each, seed=each)
     before = disk(here.folder, min(1.0, seconds / 3))
     with command(here, here.settings(ledger, schedule_ms=schedule, slack="0"), workers=2) as server:

@@ -104,6 +104,7 @@ def told_apart(times: NDArray[np.float64]) -> dict[str, tuple[float, float]]:
     """Return area and its upper bound, by classifier."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import KFold
+    from threadpoolctl import threadpool_limits
 
     pairs = times.shape[0]
     latency, kinds = times.T.ravel(), np.repeat([0, 1], pairs)
@@ -111,7 +112,8 @@ def told_apart(times: NDArray[np.float64]) -> dict[str, tuple[float, float]]:
     for train, test in KFold(5, shuffle=True, random_state=0).split(np.zeros((pairs, 1))):
         both, other = np.r_[train, train + pairs], np.r_[test, test + pairs]
         model = HistGradientBoostingClassifier(max_iter=50, max_depth=3, random_state=0)
-        model.fit(latency[both, None], kinds[both])
+        with threadpool_limits(1):
+            model.fit(latency[both, None], kinds[both])
         learned[other] = model.decision_function(latency[other, None])
     found = {}
     for name, scores, either in (("latency", latency, True), ("boosted trees", learned, False)):
@@ -125,12 +127,12 @@ def measure(here: World, pairs: int, schedule: float, what: str) -> dict[str, An
     """Return latencies of one contrast, what can be told from them, and overruns."""
     model, ledger = CertifiedModel.load(here.model), here.ledger()
     key, other, owner = (grant(ledger, name) for name in ("ann", "bob", "owner"))
-    near, far = near_and_far(model, 2 * pairs, seed=5)
+    near, far = near_and_far(model, pairs, seed=5)
     with command(here, here.settings(ledger, schedule_ms=schedule)) as server:
         if what == "k":
-            first, second = near[:pairs], far[:pairs]
+            first, second = near, far
         else:  # the same kind of rows, half of them asked by another analyst before
-            first, second = far[:pairs], far[pairs:]
+            first, second = far, near_and_far(model, pairs, seed=7)[1]
             client = Client(server.port)
             for start in range(0, pairs, 500):
                 part = second[start : start + 500]

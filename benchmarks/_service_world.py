@@ -39,7 +39,7 @@ WARDS, SMOKER = COLUMNS["ward"]["categories"], COLUMNS["smoker"]["categories"]
 PLENTY = 10**9
 
 
-def cells(count: int, seed: int) -> dict[str, Any]:
+def cells(count: int, seed: Any) -> dict[str, Any]:
     """Return a frame of features of made-up people."""
     rng = np.random.default_rng(seed)
     frame: dict[str, Any] = {
@@ -68,7 +68,7 @@ def records(frame: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip((*NUMBERS, "ward", "smoker"), row)) for row in zip(*columns)]
 
 
-def rows(count: int, seed: int) -> list[dict[str, Any]]:
+def rows(count: int, seed: Any) -> list[dict[str, Any]]:
     """Return distinct rows to ask about."""
     return records(cells(count, seed))
 

@@ -53,7 +53,7 @@ def local(parts, saved, sqlite_url, tmp_path, monkeypatch):
     return parts.world.World(tmp_path, saved, sqlite_url, "sqlite")
 
 
-@pytest.mark.parametrize("release", ["RESPONSE", "STABLE"])
+@pytest.mark.parametrize("release", ["RESPONSE", pytest.param("STABLE", marks=pytest.mark.slow)])
 def test_kills_lose_no_charge_and_charge_nothing_twice(parts, here, release):
     found = parts.kills.survive(here, 3, seed=1, **getattr(parts.kills, release))
     assert found["wrong"] == []
@@ -62,18 +62,30 @@ def test_kills_lose_no_charge_and_charge_nothing_twice(parts, here, release):
     assert found["entries"] >= 1 + parts.kills.ANALYSTS
 
 
-def test_kills_notice_an_answer_that_was_not_charged(parts):
-    seen = parts.kills.Seen(costs={"r": Fraction(1), "s": Fraction(2)}, of={"r": "ann", "s": "bob"})
-    assert seen.spent() == 3
-    assert seen.spent("ann") == 1
+def test_what_clients_saw_is_summed(parts):
+    seen = parts.kills.Seen()
+    seen.answered("r", "ann", Fraction(1), 3)
+    seen.answered("s", "bob", Fraction(2), 1)
+    assert (seen.spent(), seen.spent("ann"), seen.spent("eve"), seen.asked) == (3, 1, 0, 4)
 
 
-@pytest.mark.parametrize("units", [1, 3])
+def test_a_server_that_forgets_a_charge_is_noticed(parts, local, monkeypatch):
+    """The ledger is compared with what clients saw: one that says less is wrong at the first kill."""
+    from confide.ledger import Ledger, Spending
+
+    monkeypatch.setattr(Ledger, "total", lambda self: Spending(Fraction(0), Fraction(0)))
+    found = parts.kills.survive(local, 2, seed=1, **parts.kills.RESPONSE)
+    assert any("without its charge" in line for line in found["wrong"])
+    assert any("the total is 0" in line for line in found["wrong"])
+
+
+@pytest.mark.parametrize("units", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_race_for_the_last_of_the_total_gives_as_many_answers(parts, here, units):
     with parts.server.Nursery(here) as nursery:
         assert parts.race.for_the_total(here, nursery, units, 24, seed=units) == []
 
 
+@pytest.mark.slow
 def test_a_race_for_the_last_of_an_account_gives_as_many_answers(parts, here):
     ledger = here.ledger()
     with (
@@ -139,6 +151,7 @@ def test_a_difference_of_latency_is_told_apart(parts):
     assert all(value > 0.6 for value, _ in parts.timing.told_apart(shifted).values())
 
 
+@pytest.mark.slow
 def test_the_load_is_answered_and_charged(parts, local):
     found = parts.load.one(local, (10, 2, 0, None), seconds=0.5)
     assert found["count"] > 1
