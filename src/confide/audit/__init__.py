@@ -20,16 +20,24 @@ from typing import TYPE_CHECKING
 from confide.lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.audit.finding import Finding as Finding
+    from confide.audit.finding import Verdict as Verdict
     from confide.audit.registry import Claim as Claim
     from confide.audit.registry import Kind as Kind
     from confide.audit.registry import Pair as Pair
     from confide.audit.registry import claims as claims
     from confide.audit.registry import register as register
+    from confide.audit.run import Audit as Audit
+    from confide.audit.run import audit as audit
 
 _WHERE = {
+    "Audit": "run",
     "Claim": "registry",
+    "Finding": "finding",
     "Kind": "registry",
     "Pair": "registry",
+    "Verdict": "finding",
+    "audit": "run",
     "claims": "registry",
     "register": "registry",
 }

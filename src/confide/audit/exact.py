@@ -18,6 +18,9 @@ from confide.audit.finding import Finding, Verdict
 from confide.audit.registry import Claim, Law, Pair
 from confide.mechanisms.enclosure import exp_minus
 
+#: Of `measured`, which floats compute: above their errors.
+_ROUNDING = 1e-12
+
 
 def growth(epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """Enclose e^epsilon within a relative 2^-250."""
@@ -56,7 +59,7 @@ def excess(here: Law, there: Law, epsilon: Fraction) -> tuple[Fraction, Fraction
 
 def measured(here: Law, there: Law, delta: Fraction) -> float:
     """Return the least epsilon at which both directions have the given delta, from below, in floats."""
-    return max(_measured(here, there, float(delta)), _measured(there, here, float(delta)))
+    return max(_measured(here, there, float(delta)), _measured(there, here, float(delta))) * (1.0 - _ROUNDING)
 
 
 def _measured(here: Law, there: Law, delta: float) -> float:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from confide.cli import audit as audit_command
 from confide.cli import certify as certify_command
 from confide.cli import demo as demo_command
 from confide.cli import ledger, schema
@@ -33,6 +34,7 @@ app.command("certify")(certify_command.certify)
 app.command("predict")(predict_command.predict)
 app.command("serve")(serve_command.serve)
 app.command("demo")(demo_command.demo)
+app.command("audit")(audit_command.audit)
 
 
 #: Set to anything but an empty text or 0: as --debug.

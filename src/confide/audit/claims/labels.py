@@ -29,9 +29,11 @@ _ALL_CLASSES = tuple(
     for a, b in ((0.0, 1.0), (0.0, 2.0), (1.0, 2.0), (0.0, np.nan), (2.0, -9.0))
 )
 _ENDS = (
-    Pair("ends", -1.0, 3.0), Pair("end and middle", -1.0, 1.0), Pair("beyond the bounds", -1e308, 1e6),
+    Pair("ends", -1.0, 3.0),
+    Pair("end and middle", -1.0, 1.0),
+    Pair("beyond the bounds", -1e308, 1e6),
     Pair("missing", np.nan, 3.0),
-)  # fmt: skip
+)
 
 
 def one_label(name: str, method: Privatizer, proof: str, pairs: tuple[Pair, ...], **how: Any) -> None:
@@ -41,9 +43,16 @@ def one_label(name: str, method: Privatizer, proof: str, pairs: tuple[Pair, ...]
         return np.asarray(method.release(np.full(count, label), stream).values, dtype=np.float64)
 
     promise(
-        f"labels.{name}", Kind.MECHANISM, *method.amounts, "replace_label", proof, lambda: pairs,
-        run=lambda label, stream: outputs(label, 1, stream), outputs=outputs, **how,
-    )  # fmt: skip
+        f"labels.{name}",
+        Kind.MECHANISM,
+        *method.amounts,
+        "replace_label",
+        proof,
+        lambda: pairs,
+        run=lambda label, stream: outputs(label, 1, stream),
+        outputs=outputs,
+        **how,
+    )
 
 
 def build(method: str, **options: Any) -> Any:
@@ -81,26 +90,44 @@ def _rounded(label: float) -> Law:
 
 
 one_label(
-    "randomized_response.prior", _RESPONSE, "Ghazi et al. 2021, RRTop-k; confide.training.labels.channel",
-    _ALL_CLASSES, law=_response(_RESPONSE), covers=("labels.method:randomized_response", "event:randomized_response"),
-)  # fmt: skip
+    "randomized_response.prior",
+    _RESPONSE,
+    "Ghazi et al. 2021, RRTop-k; confide.training.labels.channel",
+    _ALL_CLASSES,
+    law=_response(_RESPONSE),
+    covers=("labels.method:randomized_response", "event:randomized_response"),
+)
 one_label(
-    "randomized_response.uniform", _UNIFORM, "Warner 1965, k classes; confide.training.labels.channel",
-    _ALL_CLASSES, law=_response(_UNIFORM),
-)  # fmt: skip
+    "randomized_response.uniform",
+    _UNIFORM,
+    "Warner 1965, k classes; confide.training.labels.channel",
+    _ALL_CLASSES,
+    law=_response(_UNIFORM),
+)
 one_label(
-    "rr_on_bins", _BINS, "Ghazi et al. 2022, theorem 3; confide.training.labels.binned", _ENDS, law=_binned,
+    "rr_on_bins",
+    _BINS,
+    "Ghazi et al. 2022, theorem 3; confide.training.labels.binned",
+    _ENDS,
+    law=_binned,
     covers=("labels.method:rr_on_bins", "confide.training.rr_on_bins"),
-)  # fmt: skip
+)
 one_label(
-    "rounding", _ROUNDED, "Duchi, Jordan & Wainwright 2018, one dimension; confide.training.labels.rounding", _ENDS,
-    law=_rounded, covers=("labels.method:rounding",),
-)  # fmt: skip
+    "rounding",
+    _ROUNDED,
+    "Duchi, Jordan & Wainwright 2018, one dimension; confide.training.labels.rounding",
+    _ENDS,
+    law=_rounded,
+    covers=("labels.method:rounding",),
+)
 for _method, _proof in (("laplace", "Ghosh et al. 2009"), ("gaussian", "Balle & Wang 2018, theorem 8")):
     one_label(
-        _method, build(_method, target_bounds=(-1, 3)), f"{_proof}; confide.training.labels.additive", _ENDS,
+        _method,
+        build(_method, target_bounds=(-1, 3)),
+        f"{_proof}; confide.training.labels.additive",
+        _ENDS,
         covers=(f"labels.method:{_method}",),
-    )  # fmt: skip
+    )
 
 
 _TABLE = neighbours.table(8, 2)
@@ -123,11 +150,19 @@ def estimator(
         return read(make(random_state(stream)).fit(rows.X, rows.y))
 
     promise(
-        f"labels.{name}", Kind.ESTIMATOR, _EPSILON, delta, "replace_label", proof,
-        lambda: neighbours.pairs(base, "replace_label", labels=ends), run=run,
+        f"labels.{name}",
+        Kind.ESTIMATOR,
+        _EPSILON,
+        delta,
+        "replace_label",
+        proof,
+        lambda: neighbours.pairs(base, "replace_label", labels=ends),
+        run=run,
         covers=(f"confide.training.{name.partition('.')[0]}", *how.pop("covers", ())),
-        draws=how.pop("draws", 4_000), quick=how.pop("quick", 150), **how,
-    )  # fmt: skip
+        draws=how.pop("draws", 4_000),
+        quick=how.pop("quick", 150),
+        **how,
+    )
 
 
 def _privatise(rows: Rows, stream: RandomStream) -> Any:
@@ -138,11 +173,18 @@ def _privatise(rows: Rows, stream: RandomStream) -> Any:
 
 
 promise(
-    "labels.LabelPrivatizer", Kind.ESTIMATOR, 1, 0, "replace_label",
+    "labels.LabelPrivatizer",
+    Kind.ESTIMATOR,
+    1,
+    0,
+    "replace_label",
     "released class counts, then RRTop-k; confide.training.labels.randomized_response",
-    lambda: neighbours.pairs(_COUNTED, "replace_label", labels=(0.0, 2.0)), run=_privatise,
-    covers=("confide.training.LabelPrivatizer",), draws=10_000, quick=400,
-)  # fmt: skip
+    lambda: neighbours.pairs(_COUNTED, "replace_label", labels=(0.0, 2.0)),
+    run=_privatise,
+    covers=("confide.training.LabelPrivatizer",),
+    draws=10_000,
+    quick=400,
+)
 
 
 def _linear() -> Any:
@@ -159,18 +201,26 @@ def _trees() -> Any:
 
 estimator(
     "PrivateLabelRegressor",
-    lambda seed: PrivateLabelRegressor(_linear(), "rr_on_bins", 1, target_bounds=(-1, 1), cells=5, random_state=seed),
-    lambda fitted: fitted.predict(_TABLE.X[:3]), 0, "post-processing of rr_on_bins with released counts",
-)  # fmt: skip
+    lambda seed: PrivateLabelRegressor(
+        _linear(), "rr_on_bins", 1, target_bounds=(-1, 1), cells=5, random_state=seed
+    ),
+    lambda fitted: fitted.predict(_TABLE.X[:3]),
+    0,
+    "post-processing of rr_on_bins with released counts",
+)
 estimator(
     "PrivateLabelClassifier",
     lambda seed: PrivateLabelClassifier(_trees(), 1, classes=list(_CLASSES), random_state=seed),
-    lambda fitted: fitted.predict(_TABLE.X), 0, "post-processing of randomised response with released counts",
-    base=_COUNTED, ends=(0.0, 2.0),
-)  # fmt: skip
+    lambda fitted: fitted.predict(_TABLE.X),
+    0,
+    "post-processing of randomised response with released counts",
+    base=_COUNTED,
+    ends=(0.0, 2.0),
+)
 estimator(
     "WeightedLLPRegressor",
     lambda seed: WeightedLLPRegressor(1, 0.001, target_bounds=(-1, 1), bag_size=2, random_state=seed),
-    lambda fitted: fitted.predict(_TABLE.X[:3]), Fraction(1, 1000),
+    lambda fitted: fitted.predict(_TABLE.X[:3]),
+    Fraction(1, 1000),
     "Gaussian noise on weighted sums of bags; confide.training.labels.llp",
-)  # fmt: skip
+)

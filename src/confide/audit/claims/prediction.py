@@ -14,14 +14,15 @@ from confide.audit.exact import certain, nearly
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
 from confide.mechanisms import RandomStream
-from confide.prediction import CertifiedClassifier, StableAnswers, release_of
+from confide.prediction import CertifiedClassifier, HybridTraining, StableAnswers, TeacherVotes, release_of
 
 _DELTA = Fraction(1, 100)
 Answered = tuple[int, int]
+_RESPONSE = ("confide.prediction.response_law", "confide.prediction.response_probabilities")
 
 
 def _distances(levels: int) -> list[Pair]:
-    """All neighbours of (certified class, distance): a step in the distance, or another class at 0."""
+    """Return all neighbours of (certified class, distance): a step in the distance, or another class at 0."""
     steps = [Pair(f"distance {k} against {k + 1}", (0, k), (0, k + 1)) for k in range(levels)]
     return [Pair("classes differ", (0, 0), (1, 0)), *steps]
 
@@ -46,12 +47,25 @@ def release(name: str, classes: int, delta: Any, proof: str, event: str) -> None
         return certain({float(c): wrong for c in range(classes)} | rest)
 
     promise(
-        f"prediction.{name}.{classes}", Kind.RELEASE, how.epsilon, how.delta, "replace_one", proof,
-        lambda: _distances(24), run=lambda told, stream: outputs(told, 1, stream), outputs=outputs, law=law,
-        covers=(f"prediction.release:{name}", f"event:{event}", "confide.prediction.release_of",
-                *(("confide.prediction.response_law", "confide.prediction.response_probabilities") if name == "response" else ())),
-        draws=100_000, quick=5_000,
-    )  # fmt: skip
+        f"prediction.{name}.{classes}",
+        Kind.RELEASE,
+        how.epsilon,
+        how.delta,
+        "replace_one",
+        proof,
+        lambda: _distances(24),
+        run=lambda told, stream: outputs(told, 1, stream),
+        outputs=outputs,
+        law=law,
+        covers=(
+            f"prediction.release:{name}",
+            f"event:{event}",
+            "confide.prediction.release_of",
+            *(_RESPONSE if name == "response" else ()),
+        ),
+        draws=100_000,
+        quick=5_000,
+    )
 
 
 release("response", 2, 0, "confide.prediction.response, optimal at every distance", "response")
@@ -73,96 +87,208 @@ def _epoch(distances: Any, stream: RandomStream) -> Floats:
 
 
 promise(
-    "prediction.sparse_vector", Kind.RELEASE, 1, _DELTA, "replace_one",
+    "prediction.sparse_vector",
+    Kind.RELEASE,
+    1,
+    _DELTA,
+    "replace_one",
     "an epoch, whatever it answers; confide.prediction.vector",
     lambda: [
         Pair("distances fall, classes differ", [(0, 9), (1, 10), (0, 0)], [(0, 8), (1, 9), (1, 0)]),
         Pair("classes differ at once", [(0, 0), (0, 0)], [(1, 0), (1, 0)]),
     ],
-    run=_epoch, covers=("confide.prediction.StableAnswers", "prediction.release:sparse_vector"), draws=10_000, quick=300,
-)  # fmt: skip
+    run=_epoch,
+    covers=("confide.prediction.StableAnswers", "prediction.release:sparse_vector"),
+    draws=10_000,
+    quick=300,
+)
 
 
 _BASE = neighbours.table(9, 2, classes=True)
-_QUERY = np.array([[0.05, 0.0]])
+_QUERIES = np.array([[0.05, 0.0], [0.0, 0.1], [-0.2, -0.3], [0.6, 0.2], [1.0, -1.0]])
+#: A table, and the place of a query in `_QUERIES`.
+Asked = tuple[Rows, int]
 
 
-def model(name: str, make: Callable[[], CertifiedClassifier], proof: str, *, adjacency: str = "replace_one",
-          covers: tuple[str, ...] = ()) -> None:  # fmt: skip
+def _asked(adjacency: str) -> list[Pair]:
+    """Return every neighbour with every query: a certificate must hold for all."""
+    return [
+        Pair(f"{pair.name}, query {j}", (pair.here, j), (pair.there, j))
+        for pair in neighbours.pairs(_BASE, adjacency, labels=(-1.0, 1.0))
+        for j in range(len(_QUERIES))
+    ]
+
+
+def model(
+    name: str,
+    make: Callable[[], CertifiedClassifier],
+    proof: str,
+    *,
+    adjacency: str = "replace_one",
+    covers: tuple[str, ...] = (),
+) -> None:
     """Register a certified classifier by its answers to one query near its boundary."""
 
-    @lru_cache(maxsize=64)
-    def fitted(key: bytes, shape: tuple[int, int], labels: bytes) -> CertifiedClassifier:
-        return make().fit(np.frombuffer(key).reshape(shape), np.frombuffer(labels))
+    @lru_cache(maxsize=256)
+    def trained(cells: bytes, shape: tuple[int, int], labels: bytes) -> CertifiedClassifier:
+        return make().fit(np.frombuffer(cells).reshape(shape), np.frombuffer(labels))
 
-    def outputs(rows: Rows, count: int, stream: RandomStream) -> Floats:
-        found = fitted(rows.X.tobytes(), rows.X.shape, rows.y.tobytes())
-        asked = np.repeat(_QUERY, count, axis=0)
-        return found.answer(asked, 1, random_state=random_state(stream)).astype(np.float64)
+    def fitted(rows: Rows) -> CertifiedClassifier:
+        return trained(rows.X.tobytes(), rows.X.shape, rows.y.tobytes())
 
-    def law(rows: Rows) -> Law:
-        label, k = fitted(rows.X.tobytes(), rows.X.shape, rows.y.tobytes()).stability(_QUERY)
-        wrong = release_of("response", 1, 2).probabilities(int(k[0])).wrong[-1]
+    def outputs(asked: Asked, count: int, stream: RandomStream) -> Floats:
+        rows, query = asked
+        many = np.repeat(_QUERIES[query : query + 1], count, axis=0)
+        return fitted(rows).answer(many, 1, random_state=random_state(stream)).astype(np.float64)
+
+    def law(asked: Asked) -> Law:
+        rows, query = asked
+        label, k = fitted(rows).stability(_QUERIES[query : query + 1])
+        wrong = float(release_of("response", 1, 2).probabilities(int(k[0])).wrong[-1])
         own = float(label[0])
-        return nearly({own: 1.0 - float(wrong), -own: float(wrong)}, 1e-11)
+        return nearly({own: 1.0 - wrong, -own: wrong}, 1e-11)
+
+    def climb(value: Callable[[Pair], float]) -> Pair:
+        def asked(pair: Pair) -> Pair:
+            return Pair(pair.name, (pair.here, 0), (pair.there, 0))
+
+        return asked(
+            neighbours.climb(_BASE, adjacency, lambda pair: value(asked(pair)), steps=2, labels=False)
+        )
 
     promise(
-        f"prediction.{name}", Kind.ESTIMATOR, 1, 0, adjacency, proof,
-        lambda: neighbours.pairs(_BASE, adjacency), run=lambda rows, stream: outputs(rows, 1, stream),
-        outputs=outputs, law=law, search=_climb(law, adjacency) if adjacency != "replace_label" else None,
-        covers=("confide.prediction.CertifiedClassifier", *covers), draws=20_000, quick=1_000,
-    )  # fmt: skip
-
-
-def _climb(law: Callable[[Any], Law], adjacency: str) -> Callable[[Any], Pair]:
-    return lambda value: neighbours.climb(_BASE, adjacency, value, steps=2, labels=False)
+        f"prediction.{name}",
+        Kind.ESTIMATOR,
+        1,
+        0,
+        adjacency,
+        proof,
+        lambda: _asked(adjacency),
+        run=lambda asked, stream: outputs(asked, 1, stream),
+        outputs=outputs,
+        law=law,
+        search=None if adjacency == "replace_label" else climb,
+        covers=("confide.prediction.CertifiedClassifier", *covers),
+        draws=20_000,
+        quick=1_000,
+    )
 
 
 _KNOWN: dict[str, Any] = {"classes": [-1.0, 1.0], "feature_bounds": (-1, 1)}
 model(
-    "erm", lambda: CertifiedClassifier(**_KNOWN, alpha=0.1), "stability of strongly convex ERM; confide.prediction.erm",
-    covers=("confide.prediction.StronglyConvexERM", "confide.prediction.CertifiedModel", "confide.prediction.certify"),
-)  # fmt: skip
+    "erm",
+    lambda: CertifiedClassifier(**_KNOWN, alpha=0.1),
+    "stability of strongly convex ERM; confide.prediction.erm",
+    covers=(
+        "confide.prediction.StronglyConvexERM",
+        "confide.prediction.CertifiedModel",
+        "confide.prediction.certify",
+    ),
+)
 model(
-    "erm.add_remove_one", lambda: CertifiedClassifier(**_KNOWN, ridge=1.0, adjacency="add_remove_one"),
-    "stability of strongly convex ERM; confide.prediction.erm", adjacency="add_remove_one",
-)  # fmt: skip
+    "erm.add_remove_one",
+    lambda: CertifiedClassifier(**_KNOWN, ridge=1.0, adjacency="add_remove_one"),
+    "stability of strongly convex ERM; confide.prediction.erm",
+    adjacency="add_remove_one",
+)
 model(
-    "votes", lambda: CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3),
-    "a row changes one vote; confide.prediction.votes", covers=("confide.prediction.VoteGap", "confide.prediction.vote_gap"),
-)  # fmt: skip
+    "votes",
+    lambda: CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3),
+    "a row changes one vote; confide.prediction.votes",
+    covers=("confide.prediction.VoteGap", "confide.prediction.vote_gap"),
+)
 model(
     "interval",
-    lambda: CertifiedClassifier(**_KNOWN, certificate="interval", hyperparameters={"learning_rate": 0.5, "clip": 0.1}),
+    lambda: CertifiedClassifier(
+        **_KNOWN, certificate="interval", hyperparameters={"learning_rate": 0.5, "clip": 0.1}
+    ),
     "boxes of parameters through training; confide.prediction.intervals",
     covers=("confide.prediction.IntervalTraining", "confide.prediction.train_intervals"),
-)  # fmt: skip
+)
 model(
-    "ball", lambda: CertifiedClassifier(**_KNOWN, certificate="ball"),
-    "a ball around every training; confide.prediction.intervals.ball", covers=("confide.prediction.BallTraining",),
-)  # fmt: skip
+    "ball",
+    lambda: CertifiedClassifier(**_KNOWN, certificate="ball"),
+    "a ball around every training; confide.prediction.intervals.ball",
+    covers=("confide.prediction.BallTraining",),
+)
 model(
-    "ensemble", lambda: CertifiedClassifier(**_KNOWN, members=3, ridge=1.0),
+    "ensemble",
+    lambda: CertifiedClassifier(**_KNOWN, members=3, ridge=1.0),
     "distances of members add up; confide.prediction.ensemble",
     covers=("confide.prediction.Ensemble", "confide.prediction.ensemble_distance"),
-)  # fmt: skip
+)
 model(
-    "erm.replace_label", lambda: CertifiedClassifier(**_KNOWN, alpha=0.1, adjacency="replace_label"),
-    "stability of strongly convex ERM; confide.prediction.erm", adjacency="replace_label",
-)  # fmt: skip
+    "erm.replace_label",
+    lambda: CertifiedClassifier(**_KNOWN, alpha=0.1, adjacency="replace_label"),
+    "stability of strongly convex ERM; confide.prediction.erm",
+    adjacency="replace_label",
+)
 
 
 def _repeated(rows: Rows, count: int, stream: RandomStream) -> Floats:
-    """Ten answers to one query, a tenth of the epsilon each: all of them together are the output."""
+    """Return sums of ten answers to one query, a tenth of the epsilon each: a statistic of all."""
     fitted = CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3).fit(rows.X, rows.y)
-    asked = np.repeat(_QUERY, 10 * count, axis=0)
+    asked = np.repeat(_QUERIES[:1], 10 * count, axis=0)
     told = fitted.answer(asked, Fraction(1, 10), random_state=random_state(stream))
     return told.astype(np.float64).reshape(count, 10).sum(axis=1)
 
 
 promise(
-    "prediction.repeated", Kind.ESTIMATOR, 1, 0, "replace_one", "basic composition; confide.prediction.budgets",
-    lambda: [Pair(f"poisoned: {pair.name}", pair.here, pair.there) for pair in neighbours.pairs(_BASE, "replace_one")],
-    run=lambda rows, stream: _repeated(rows, 1, stream), outputs=_repeated,
-    covers=("confide.prediction.answers", "confide.prediction.per_answer"), draws=20_000, quick=1_000,
-)  # fmt: skip
+    "prediction.repeated",
+    Kind.ESTIMATOR,
+    1,
+    0,
+    "replace_one",
+    "basic composition; confide.prediction.budgets",
+    lambda: [
+        Pair(f"poisoned: {pair.name}", pair.here, pair.there)
+        for pair in neighbours.pairs(_BASE, "replace_one")
+    ],
+    run=lambda rows, stream: _repeated(rows, 1, stream),
+    outputs=_repeated,
+    covers=("confide.prediction.answers", "confide.prediction.per_answer"),
+    draws=20_000,
+    quick=1_000,
+)
+
+
+class _Persons(CertifiedClassifier):
+    """Each row is a person of its own, by its place."""
+
+    def fit(self, X: Any, y: Any, *, ids: Any = None) -> Any:
+        return super().fit(X, y, ids=np.arange(len(y)) if ids is None else ids)
+
+
+def _teachers() -> CertifiedClassifier:
+    from sklearn.tree import DecisionTreeClassifier
+
+    votes = TeacherVotes(DecisionTreeClassifier(random_state=0), 3, 2, (-1, 1))
+    return CertifiedClassifier([-1.0, 1.0], certificate=votes)
+
+
+model(
+    "teachers",
+    _teachers,
+    "a row changes one teacher; confide.prediction.votes",
+    covers=("confide.prediction.TeacherVotes",),
+)
+model(
+    "persons",
+    lambda: _Persons(**_KNOWN, certificate="votes", neighbours=3, max_rows_per_id=1),
+    "bounded rows a person; confide.prediction.persons",
+    covers=("confide.prediction.Persons",),
+)
+
+
+def _hybrid() -> CertifiedClassifier:
+    settings = {"learning_rate": 0.5, "clip": 0.1, "clip_by": "norm"}
+    certificate = HybridTraining((2, 3, 1), settings, 4, init=np.linspace(-1, 1, 13))
+    return CertifiedClassifier([-1.0, 1.0], certificate=certificate)
+
+
+model(
+    "hybrid",
+    _hybrid,
+    "boxes and balls; confide.prediction.intervals.hybrid",
+    covers=("confide.prediction.HybridTraining",),
+)

@@ -18,8 +18,8 @@ _SIZE = 2
 #: Relative error of a float law beside what its exponent pays for (`confide.selection.exponent`).
 _ERROR = 1e-9
 _CLASSES = ("hinge", "logistic")
-_BASE = neighbours.table(2, 5)
-_SIGNS = neighbours.table(2, 5, classes=True)
+_BASE = neighbours.table(12, 5)
+_SIGNS = neighbours.table(12, 5, classes=True)
 #: Wide gaps: the condition of `mistakes` holds on it and on all its neighbours.
 _CLEAR = Rows(np.repeat(np.eye(5), 40, axis=0), np.repeat([1.0, 0.6, 0.0, 0.0, 0.0], 40))
 
@@ -27,7 +27,7 @@ _CLEAR = Rows(np.repeat(np.eye(5), 40, axis=0), np.repeat([1.0, 0.6, 0.0, 0.0, 0
 def problem(rows: Rows, loss: str = "squared") -> SubsetProblem:
     """Return the problem of a table within +-1."""
     bound = {} if loss in _CLASSES else {"target_bound": 1.0}
-    return SubsetProblem(rows.X, rows.y, _SIZE, loss, feature_bound=1.0, **bound)
+    return SubsetProblem(rows.X, rows.y, _SIZE, loss, ridge=0.0, feature_bound=1.0, **bound)
 
 
 def supports(drawn: Any) -> Floats:
@@ -117,7 +117,7 @@ def imputed(rows: Rows) -> Rows:
 
 def _select(rows: Rows, stream: RandomStream) -> Floats:
     fitted = SubsetSelector(
-        _SIZE, 1, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=random_state(stream)
+        _SIZE, 1, ridge=0.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=random_state(stream)
     ).fit(rows.X, rows.y)
     return supports(fitted.get_support(indices=True))
 

@@ -1,4 +1,4 @@
-"""Claims of `confide.training`: each engine through its estimator, on labels, private columns or whole rows."""
+"""Claims of `confide.training`: each engine by its estimator, on labels, private columns or whole rows."""
 
 from __future__ import annotations
 
@@ -54,21 +54,37 @@ def _canaries(make: Callable[[int | None], Any], low: float, high: float) -> Cal
 
 
 def engine(
-    name: str, make: Callable[[int | None], Any], proof: str, *, base: Rows = _BASE, ends: tuple[float, float] = (-1.0, 1.0),
-    adjacency: str = "replace_label", delta: Any = _DELTA, canaries: bool = False, **how: Any,
-) -> None:  # fmt: skip
+    name: str,
+    make: Callable[[int | None], Any],
+    proof: str,
+    *,
+    base: Rows = _BASE,
+    ends: tuple[float, float] = (-1.0, 1.0),
+    adjacency: str = "replace_label",
+    delta: Any = _DELTA,
+    canaries: bool = False,
+    **how: Any,
+) -> None:
     """Register an engine by an estimator of a noise seed."""
 
     def run(rows: Rows, stream: RandomStream) -> Floats:
         return _shape(make(random_state(stream)).fit(rows.X, rows.y))
 
     promise(
-        f"training.{name}", Kind.ENGINE, 1, delta, adjacency, proof,
-        lambda: neighbours.pairs(base, adjacency, labels=ends), run=run,
+        f"training.{name}",
+        Kind.ENGINE,
+        1,
+        delta,
+        adjacency,
+        proof,
+        lambda: neighbours.pairs(base, adjacency, labels=ends),
+        run=run,
         one_run=_canaries(make, *ends) if canaries else None,
         covers=(f"training.engine:{name.partition('.')[0]}", *how.pop("covers", ())),
-        draws=how.pop("draws", 4_000), quick=how.pop("quick", 120), **how,
-    )  # fmt: skip
+        draws=how.pop("draws", 4_000),
+        quick=how.pop("quick", 120),
+        **how,
+    )
 
 
 def regressor(name: str, **options: Any) -> Callable[[int | None], Any]:
@@ -87,38 +103,67 @@ _SECRETS = {"adjacency": "replace_one", "public": None, "feature_bounds": (-1, 1
 _SUMS = "Gaussian noise on one statistic of labels; confide.training.problem"
 for _kind in ("spectral", "optimal", "identity"):
     engine(
-        f"closed_form.{_kind}", regressor("closed_form", conditioning=_kind), _SUMS, canaries=_kind == "spectral",
+        f"closed_form.{_kind}",
+        regressor("closed_form", conditioning=_kind),
+        _SUMS,
+        canaries=_kind == "spectral",
+        quick=60,
         covers=("confide.training.PrivateRegressor", "confide.training.train"),
-    )  # fmt: skip
+    )
 engine("rounds", regressor("rounds"), "adaptive Gaussian rounds; confide.training.rounds", canaries=True)
 _STEPS = "composed Gaussian steps; confide.training.sgd.sensitivity"
 engine("dpsgd.linear", regressor("dpsgd", steps=4), _STEPS, canaries=True)
 engine("dpsgd.mlp", regressor("dpsgd", model="mlp", hidden=(3,), steps=4), _STEPS)
 engine("dpsgd.fm", regressor("dpsgd", model="fm", rank=2, steps=4), _STEPS)
 engine(
-    "dpsgd.poisson", regressor("dpsgd", steps=4, batch_size=4), "Poisson-sampled Gaussian, PLD; confide.privacy.losses",
+    "dpsgd.poisson",
+    regressor("dpsgd", steps=4, batch_size=4),
+    "Poisson-sampled Gaussian, PLD; confide.privacy.losses",
     covers=("event:poisson_gaussian",),
-)  # fmt: skip
+)
 engine("dpsgd.classes", classifier("dpsgd", steps=4), _STEPS, base=_SIGNS, ends=(0.0, 1.0))
 engine(
-    "closed_form.classes", classifier("closed_form"), "Gaussian noise on class moments; confide.training.class_moments",
-    base=_SIGNS, ends=(0.0, 1.0), canaries=True, covers=("confide.training.PrivateClassifier",),
-)  # fmt: skip
+    "closed_form.classes",
+    classifier("closed_form"),
+    "Gaussian noise on class moments; confide.training.class_moments",
+    base=_SIGNS,
+    ends=(0.0, 1.0),
+    canaries=True,
+    covers=("confide.training.PrivateClassifier",),
+)
 engine(
-    "randomized_response", classifier("randomized_response", delta=0), "Warner 1965; confide.training.labels.channel",
-    base=_SIGNS, ends=(0.0, 1.0), delta=0, canaries=True,
-)  # fmt: skip
+    "randomized_response",
+    classifier("randomized_response", delta=0),
+    "Warner 1965; confide.training.labels.channel",
+    base=_SIGNS,
+    ends=(0.0, 1.0),
+    delta=0,
+    canaries=True,
+)
 engine(
-    "objective", classifier("objective", delta=0, **_SECRETS), "Chaudhuri, Monteleoni & Sarwate 2011; confide.training.objective",
-    base=_SECRET_SIGNS, ends=(0.0, 1.0), adjacency="replace_one", delta=0,
-)  # fmt: skip
+    "objective",
+    classifier("objective", delta=0, **_SECRETS),
+    "Chaudhuri, Monteleoni & Sarwate 2011; confide.training.objective",
+    base=_SECRET_SIGNS,
+    ends=(0.0, 1.0),
+    adjacency="replace_one",
+    delta=0,
+)
 engine(
-    "objective.gaussian", classifier("objective", **_SECRETS), "Kifer, Smith & Thakurta 2012; confide.training.objective",
-    base=_SECRET_SIGNS, ends=(0.0, 1.0), adjacency="replace_one",
-)  # fmt: skip
+    "objective.gaussian",
+    classifier("objective", **_SECRETS),
+    "Kifer, Smith & Thakurta 2012; confide.training.objective",
+    base=_SECRET_SIGNS,
+    ends=(0.0, 1.0),
+    adjacency="replace_one",
+)
 engine(
-    "dpsgd.secret", regressor("dpsgd", steps=4, **_SECRETS), _STEPS, base=_SECRET, adjacency="replace_one",
-)  # fmt: skip
+    "dpsgd.secret",
+    regressor("dpsgd", steps=4, **_SECRETS),
+    _STEPS,
+    base=_SECRET,
+    adjacency="replace_one",
+)
 
 
 def secret_rows(name: str, fit: Callable[..., Any], proof: str, *amounts: Any) -> None:
@@ -130,10 +175,18 @@ def secret_rows(name: str, fit: Callable[..., Any], proof: str, *amounts: Any) -
             return np.append(found.coefficients, found.intercept)
 
         promise(
-            f"training.{name}.{adjacency}", Kind.RELEASE, 1, amounts[0] if amounts else 0, adjacency, proof,
-            lambda adjacency=adjacency: neighbours.pairs(_SECRET, adjacency), run=run,
-            covers=(f"confide.training.{name}", f"training.engine:{name}"), draws=10_000, quick=300,
-        )  # fmt: skip
+            f"training.{name}.{adjacency}",
+            Kind.RELEASE,
+            1,
+            amounts[0] if amounts else 0,
+            adjacency,
+            proof,
+            lambda adjacency=adjacency: neighbours.pairs(_SECRET, adjacency),
+            run=run,
+            covers=(f"confide.training.{name}", f"training.engine:{name}"),
+            draws=10_000,
+            quick=300,
+        )
 
 
 secret_rows("adassp", adassp, "Wang 2018, one joint Gaussian; confide.training.least_squares", _DELTA)
@@ -147,7 +200,7 @@ secret_rows("noisy_statistics", noisy_statistics, "Laplace noise on moments; con
 
 
 def _private_parts() -> list[Pair]:
-    """Neighbours of a table of public columns, private ones and a label: the private part of row 0 changes."""
+    """Return neighbours of a table of public and private columns: the private part of row 0 changes."""
     return neighbours.pairs(neighbours.table(6, 2, seed=1), "replace_private_part")
 
 
@@ -177,12 +230,28 @@ def _hybrid(rows: Rows, stream: RandomStream) -> Floats:
 
 
 promise(
-    "training.semi_sensitive", Kind.ENGINE, 1, _DELTA, "replace_private_part",
-    "one Gaussian on all secret moments; confide.training.semi_problem", _private_parts, run=_semi,
-    covers=("confide.training.fit_semi_sensitive", "training.engine:semi_sensitive"), draws=4_000, quick=150,
-)  # fmt: skip
+    "training.semi_sensitive",
+    Kind.ENGINE,
+    1,
+    _DELTA,
+    "replace_private_part",
+    "one Gaussian on all secret moments; confide.training.semi_problem",
+    _private_parts,
+    run=_semi,
+    covers=("confide.training.fit_semi_sensitive", "training.engine:semi_sensitive"),
+    draws=4_000,
+    quick=150,
+)
 promise(
-    "training.hybrid", Kind.ENGINE, 1, _DELTA, "replace_private_part",
-    "label privatiser, then Gaussian steps, composed; confide.training.hybrid", _private_parts, run=_hybrid,
-    covers=("confide.training.fit_hybrid",), draws=1_000, quick=40,
-)  # fmt: skip
+    "training.hybrid",
+    Kind.ENGINE,
+    1,
+    _DELTA,
+    "replace_private_part",
+    "label privatiser, then Gaussian steps, composed; confide.training.hybrid",
+    _private_parts,
+    run=_hybrid,
+    covers=("confide.training.fit_hybrid",),
+    draws=1_000,
+    quick=40,
+)

@@ -1,0 +1,270 @@
+"""The plan of an audit, its progress and its resumption: one cell for each claim, layer and pair."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confide.audit import blackbox, exact
+from confide.audit.finding import Finding, Verdict, judge
+from confide.audit.registry import Claim, claims
+from confide.errors import ParameterError
+from confide.mechanisms import RandomStream, os_stream, seeded_stream
+
+#: Probability that any claim that holds is called broken, over a whole audit.
+LEVEL = 1e-3
+#: Pairs of the black box in a full audit, and trainings with canaries.
+_PAIRS, _TRAININGS = 4, 40
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try.
+
+    Parameters
+    ----------
+    full : bool
+    error : float
+        Of each reported bound: the level, shared among all of them.
+    stream : RandomStream
+        Of the cell.
+    pair : int
+        Which neighbours, for a layer that takes one pair a cell.
+    """
+
+    full: bool
+    error: float
+    stream: RandomStream
+    pair: int
+
+
+Layer = Callable[[Claim, Effort], Finding | None]
+
+
+def _exact(claim: Claim, effort: Effort) -> Finding | None:
+    return exact.check(claim, claim.pairs(), search=True)
+
+
+def _black_box(claim: Claim, effort: Effort) -> Finding | None:
+    pairs = list(claim.pairs())
+    count = claim.draws if effort.full else claim.quick
+    return blackbox.check(
+        claim, pairs[effort.pair], count, effort.stream, full=effort.full, error=effort.error
+    )
+
+
+def _draws(claim: Claim, effort: Effort) -> Finding | None:
+    pair = next(iter(claim.pairs()))
+    return blackbox.fit(claim, pair, claim.draws if effort.full else claim.quick, effort.stream)
+
+
+def _one_run(claim: Claim, effort: Effort) -> Finding | None:
+    trainings = _TRAININGS if effort.full else 3
+    return blackbox.one_run(claim, effort.stream, repeats=trainings, error=effort.error)
+
+
+#: Layer -> what it does; None where it has nothing to say of a claim.
+LAYERS: dict[str, Layer] = {
+    "exact": _exact,
+    "black box": _black_box,
+    "law of draws": _draws,
+    "one run": _one_run,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One claim under one layer, on one pair."""
+
+    claim: str
+    layer: str
+    pair: int = 0
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Parameters
+    ----------
+    findings : tuple of Finding
+        Judged together.
+    full : bool
+    seconds : float
+        Of this process; an audit that was resumed took more.
+    """
+
+    findings: tuple[Finding, ...]
+    full: bool
+    seconds: float
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """Attacks that succeeded."""
+        return tuple(found for found in self.findings if found.verdict is Verdict.BROKEN)
+
+    def summary(self) -> list[tuple[Claim, Finding, Verdict]]:
+        """Return a row a claim: the attack with the largest lower bound, and the verdict of all."""
+        rows = []
+        for claim in claims():
+            own = [found for found in self.findings if found.claim == claim.name]
+            if own:
+                worst = max(own, key=_height)
+                broken = any(found.verdict is Verdict.BROKEN for found in own)
+                rows.append((claim, worst, Verdict.BROKEN if broken else Verdict.HOLDS))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "mode": "full" if self.full else "quick",
+            "level": LEVEL,
+            "seconds": round(self.seconds, 1),
+            "broken": sorted({found.claim for found in self.broken}),
+            "claims": [_row(*row) for row in self.summary()],
+            "findings": [found.to_dict() for found in self.findings],
+        }
+
+
+def _row(claim: Claim, worst: Finding, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "claim": claim.name,
+        "epsilon": float(claim.epsilon),
+        "delta": float(claim.delta),
+        "adjacency": claim.adjacency.value,
+        "measured": worst.to_dict()["measured"],
+        "layer": worst.layer,
+        "verdict": verdict.value,
+    }
+
+
+def _height(found: Finding) -> float:
+    return -1.0 if math.isnan(found.measured) else found.measured
+
+
+def plan(chosen: Sequence[Claim], *, full: bool) -> list[Cell]:
+    """Return the cells of an audit, in order."""
+    cells = []
+    for claim in chosen:
+        for layer in LAYERS:
+            many = min(_PAIRS, len(list(claim.pairs()))) if full and layer == "black box" else 1
+            cells += [Cell(claim.name, layer, pair) for pair in range(many)]
+    return cells
+
+
+def _attack(cell: Cell, *, full: bool, error: float, seed: int | None) -> Finding | None:
+    (claim,) = (claim for claim in claims() if claim.name == cell.claim)
+    name = f"{cell.claim}/{cell.layer}/{cell.pair}"
+    stream = os_stream() if seed is None else seeded_stream(seed).child(name)
+    start = time.process_time()
+    try:
+        found = LAYERS[cell.layer](claim, Effort(full, error, stream, cell.pair))
+    except Exception as raised:  # what cannot be attacked is not shown to hold, and must not end the audit
+        found = Finding(
+            claim.name, cell.layer, Verdict.BROKEN, note=f"{type(raised).__name__}: {raised}"[:300]
+        )
+    return None if found is None else replace(found, seconds=round(time.process_time() - start, 3))
+
+
+def audit(
+    name: str | None = None,
+    *,
+    full: bool = False,
+    seed: int | None = None,
+    state: Path | None = None,
+    jobs: int = 1,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Audit:
+    """Try to break claims.
+
+    Parameters
+    ----------
+    name : str, optional
+        One claim, a room, or a covered name (`registry.claims`); all by default.
+    full : bool
+    seed : int, optional
+        None draws from the operating system, as a release does.
+    state : path, optional
+        Where cells are kept as they end, and read from before: an audit goes on where it stopped.
+    jobs : int
+        Processes.
+    progress : function (done, all, what), optional
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, or a state of another kind of audit.
+    """
+    start = time.perf_counter()
+    cells = plan(claims(name), full=full)
+    error = LEVEL / len(cells)
+    done = _read(state, full=full) if state is not None else {}
+    left = [cell for cell in cells if cell not in done]
+    for number, (cell, found) in enumerate(
+        _results(left, full, error, seed, jobs), start=1 + len(cells) - len(left)
+    ):
+        done[cell] = found
+        if state is not None:
+            _append(state, cell, found)
+        if progress is not None:
+            progress(number, len(cells), f"{cell.claim}: {cell.layer}")
+    findings = [found for cell in cells if (found := done[cell]) is not None]
+    return Audit(tuple(judge(findings, LEVEL)), full, time.perf_counter() - start)
+
+
+def _results(
+    cells: Iterable[Cell], full: bool, error: float, seed: int | None, jobs: int
+) -> Iterator[tuple[Cell, Finding | None]]:
+    if jobs == 1:
+        for cell in cells:
+            yield cell, _quietly(cell, full, error, seed)[1]
+        return
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(_quietly)(cell, full, error, seed) for cell in cells)
+    results: Any = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+    yield from results
+
+
+def _quietly(cell: Cell, full: bool, error: float, seed: int | None) -> tuple[Cell, Finding | None]:
+    import warnings
+
+    with warnings.catch_warnings():  # what they tell of neighbours is the side channels' business
+        warnings.simplefilter("ignore")
+        return cell, _attack(cell, full=full, error=error, seed=seed)
+
+
+def _read(state: Path, *, full: bool) -> dict[Cell, Finding | None]:
+    """Return the cells of a state file; a last line that was cut off is left out."""
+    header = {"format": 1, "mode": "full" if full else "quick"}
+    if not state.exists():
+        state.write_text(json.dumps(header) + "\n", encoding="utf-8")
+        return {}
+    first, *lines = state.read_text(encoding="utf-8").split("\n")
+    if first != json.dumps(header):
+        raise ParameterError(
+            f"The file {state} is not the state of a {header['mode']} audit of this version.",
+            "Name another file, or remove it to begin anew.",
+        )
+    if lines and lines[-1]:
+        state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
+    rows = [json.loads(line) for line in lines[:-1] if line]
+    return {
+        Cell(**row["cell"]): None if row["finding"] is None else Finding.from_dict(row["finding"])
+        for row in rows
+    }
+
+
+def _append(state: Path, cell: Cell, found: Finding | None) -> None:
+    line = json.dumps({"cell": vars(cell), "finding": None if found is None else found.to_dict()})
+    with state.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")

@@ -1,0 +1,109 @@
+"""Rules learned on outputs: they find what there is, never more, and their p-values are valid."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from confide.audit import Finding, Verdict, blackbox, claims
+from confide.audit.blackbox import Counts, attack, clopper_pearson, law_p_value, one_run_p_value
+from confide.audit.exact import certain
+from confide.audit.finding import judge
+from confide.mechanisms import seeded_stream
+
+
+@pytest.mark.parametrize("hits", [0, 1, 37, 99, 100])
+def test_bounds_of_a_rate(hits):
+    low, high = clopper_pearson(hits, 100, 1e-3)
+    assert low == pytest.approx(beta.ppf(1e-3, hits, 101 - hits) if hits else 0.0)
+    assert high == pytest.approx(beta.ppf(1 - 1e-3, hits + 1, 100 - hits) if hits < 100 else 1.0)
+
+
+def test_a_bound_and_its_p_value_agree():
+    counts = Counts(700, 100, 1000)
+    bound = counts.epsilon(0.0, 1e-6)
+    assert 1 < bound < math.log(7)
+    assert counts.p_value(bound, 0.0) == pytest.approx(1e-6, rel=1e-2)
+    assert counts.p_value(math.log(7), 0.0) > 0.4
+    assert counts.epsilon(0.8, 1e-6) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["shift", "spread", "cells", "second coordinate"])
+def test_differences_are_found(kind):
+    rng = np.random.default_rng(0)
+    here, there = rng.laplace(size=(20_000, 2)), rng.laplace(size=(20_000, 2))
+    if kind == "shift":
+        there[:, 0] += 1.0
+    elif kind == "spread":
+        there *= 3.0
+    elif kind == "cells":
+        here, there = rng.integers(0, 3, (20_000, 1)), np.minimum(rng.integers(0, 4, (20_000, 1)), 2)
+    else:
+        there[:, 1] -= 1.0
+    assert attack(here.astype(float), there.astype(float), 0.0).epsilon(0.0, 1e-6) > 0.3
+
+
+def test_noise_that_is_too_small_is_convicted():
+    (claim,) = claims("mechanisms.discrete_laplace")
+    pair = next(iter(claim.pairs()))
+    less = replace(claim, epsilon=claim.epsilon * Fraction(7, 10))
+    for stated, broken in ((claim, False), (less, True)):
+        found = blackbox.check(stated, pair, 400_000, seeded_stream(3), full=False, error=1e-5)
+        assert (judge([found], 1e-3)[0].verdict is Verdict.BROKEN) is broken
+
+
+def test_no_false_alarm_where_tables_are_equal():
+    """p-values of the black box are no smaller than uniform ones, whatever rule was learned."""
+    values = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        counts = attack(rng.normal(size=(400, 3)), rng.normal(size=(400, 3)), 0.0)
+        values.append(counts.p_value(0.0, 0.0))
+    assert np.mean(np.array(values) <= 0.1) <= 0.25
+    assert min(values) > 1e-4
+
+
+def test_holm():
+    def found(p):
+        return Finding("c", "black box", Verdict.HOLDS, p_value=p)
+
+    proof = Finding("d", "exact", Verdict.BROKEN)
+    told = judge([found(0.02), found(0.0001), found(0.03), proof], 0.05)
+    assert [f.verdict is Verdict.BROKEN for f in told] == [True, True, True, True]
+    told = judge([found(0.03), found(0.0001), found(0.03)], 0.05)
+    assert [f.verdict is Verdict.BROKEN for f in told] == [False, True, False]
+
+
+def test_draws_are_held_against_the_law():
+    law = certain({0.0: Fraction(1, 2), 1.0: Fraction(1, 2)})
+    assert law_p_value(law, Counter({0.0: 5000, 1.0: 5000}), 10_000) == 1.0
+    assert law_p_value(law, Counter({0.0: 5400, 1.0: 4600}), 10_000) < 1e-10
+    assert law_p_value(law, Counter({0.0: 4999, 1.0: 5000, 7.0: 1}), 10_000) == 0.0
+
+
+def test_guesses_of_one_run():
+    chance = math.exp(1) / (1 + math.exp(1))
+    right = int(1000 * chance)
+    assert one_run_p_value(right, 1000, 1000, 1.0, 0.0) > 0.4
+    assert one_run_p_value(right + 80, 1000, 1000, 1.0, 0.0) < 1e-6
+    # delta excuses some of them, and a smaller delta fewer.
+    p = [one_run_p_value(right + 80, 1000, 1000, 1.0, delta) for delta in (0.0, 1e-5, 1e-2)]
+    assert p[0] < p[1] < p[2]
+
+
+def test_one_run_convicts_a_model_that_tells_its_canaries():
+    (claim,) = claims("training.randomized_response")
+
+    def open_book(stream):
+        bits = np.where(stream.bits(64) >> np.uint64(63), 1, -1)
+        return bits, bits
+
+    found = blackbox.one_run(replace(claim, one_run=open_book), seeded_stream(0), repeats=3, error=1e-5)
+    assert found.measured > 2
+    assert found.p_value < 1e-6

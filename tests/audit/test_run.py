@@ -1,0 +1,109 @@
+"""The plan, its resumption, the command and the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from confide.audit import Finding, Verdict, audit, claims
+from confide.audit import run as running
+from confide.audit.page import page
+from confide.audit.run import Audit, plan
+from confide.cli.app import app
+from confide.errors import ParameterError
+
+COMMAND = CliRunner()
+
+
+def test_the_quick_audit_breaks_no_claim():
+    found = audit(seed=0)
+    assert found.broken == ()
+    assert {row[0].name for row in found.summary()} == {claim.name for claim in claims()}
+
+
+def test_a_full_audit_tries_more_pairs():
+    quick, full = (plan(claims("labels"), full=full) for full in (False, True))
+    assert set(quick) < set(full)
+
+
+def test_an_audit_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    state = tmp_path / "state.jsonl"
+    whole = audit("labels.rounding", seed=1, state=state)
+    lines = state.read_text().splitlines()
+    state.write_text("\n".join(lines[:2]) + "\n" + lines[2][:10])  # cut off in the middle of a line
+    asked = []
+    attack = running._attack
+    monkeypatch.setattr(running, "_attack", lambda cell, **how: asked.append(cell) or attack(cell, **how))
+    again = audit("labels.rounding", seed=1, state=state)
+    assert len(asked) == len(lines) - 2
+    assert [f.claim for f in again.findings] == [f.claim for f in whole.findings]
+    assert [f.measured for f in again.findings] == pytest.approx(
+        [f.measured for f in whole.findings], nan_ok=True
+    )
+    assert audit("labels.rounding", seed=1, state=state).findings == again.findings
+    with pytest.raises(ParameterError, match="full audit"):
+        audit("labels.rounding", full=True, state=state)
+
+
+def test_what_cannot_be_attacked_is_not_shown_to_hold(monkeypatch):
+    def fails(claim, effort):
+        raise ZeroDivisionError("here")
+
+    monkeypatch.setitem(running.LAYERS, "exact", fails)
+    found = audit("labels.rounding", seed=0)
+    assert [attack.layer for attack in found.broken] == ["exact"]
+    assert "ZeroDivisionError" in found.broken[0].note
+
+
+def test_findings_survive_json():
+    for found in (
+        Finding("a", "exact", Verdict.HOLDS, 1.0, "pair", 3),
+        Finding("a", "replay", Verdict.BROKEN, note="n"),
+    ):
+        again = Finding.from_dict(json.loads(json.dumps(found.to_dict())))
+        assert again.to_dict() == found.to_dict()
+        assert math.isnan(again.p_value)
+
+
+def test_the_command(tmp_path):
+    out = tmp_path / "audit.html"
+    done = COMMAND.invoke(app, ["audit", "--mechanism", "labels.rounding", "--seed", "3", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "labels.rounding" in done.output
+    assert "No claim was broken" in done.output
+    assert "labels.rounding" in out.read_text()
+    told = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3", "--json"])
+    body = json.loads(told.output)
+    assert body["ok"]
+    assert body["broken"] == []
+    assert body["claims"][0]["measured"] == pytest.approx(1.0)
+    assert COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--out", str(out)]).exit_code not in (0, 1)
+    assert COMMAND.invoke(app, ["audit", "--quick", "--full"]).exit_code not in (0, 1)
+    assert COMMAND.invoke(app, ["audit", "-m", "nothing_here"]).exit_code not in (0, 1)
+
+
+def test_a_broken_claim_leaves_with_status_1(monkeypatch):
+    broken = Finding("labels.rounding", "exact", Verdict.BROKEN, 2.0, "ends")
+    monkeypatch.setitem(running.LAYERS, "exact", lambda claim, effort: broken)
+    done = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"])
+    assert done.exit_code == 1
+    assert "Broken: labels.rounding" in done.output
+
+
+def test_the_page_has_a_bar_a_claim_and_nothing_from_outside():
+    findings = (
+        Finding("labels.rounding", "exact", Verdict.BROKEN, math.inf, "ends <b>"),
+        Finding("labels.laplace", "black box", Verdict.HOLDS, 0.5, p_value=0.3),
+    )
+    text = page(Audit(findings, False, 1.0), made="today")
+    assert text.count('role="img"') == 2
+    assert "labels.laplace: measured 0.5 of 1 claimed" in text
+    assert "do not hold: labels.rounding" in text
+    assert "ends &lt;b&gt;" in text
+    assert "prefers-color-scheme:dark" in text
+    assert 'lang="en"' in text
+    assert not re.search(r"(src|href)=|url\(|@import|<script", text)
