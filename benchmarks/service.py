@@ -16,7 +16,6 @@ import os
 import sys
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import _resume
@@ -111,5 +110,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     sys.exit(main())
