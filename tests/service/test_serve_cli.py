@@ -70,7 +70,8 @@ def test_a_key_is_shown_once_and_stays_when_limits_change(ledger):
     assert "limit epsilon = 1" in made.stderr
     later = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "2")
     assert "confide_" not in later.output
-    assert "limit epsilon = 2" in later.output
+    assert "limit epsilon = 2" in later.stderr
+    assert later.stdout == ""  # KEY=$(...) is a key or empty, never prose
     assert key not in call("ledger", "show", "--ledger", ledger, "--json").output
     assert key not in call("ledger", "export", "--ledger", ledger).output
 
@@ -86,7 +87,7 @@ def test_keys_for_machines_and_rotation_and_revocation(ledger):
     assert ring.analyst_of(first["key"]) is None
     assert ring.analyst_of(second).name == "ada"
     assert call("ledger", "rotate", "ada", "--ledger", ledger).stdout.startswith("confide_")
-    call("ledger", "revoke", "ada", "--ledger", ledger)
+    assert call("ledger", "revoke", "ada", "--ledger", ledger).stdout == ""
     call("ledger", "revoke", "ada", "--ledger", ledger, status=3)
     call("ledger", "rotate", "nobody", "--ledger", ledger, status=3)
 

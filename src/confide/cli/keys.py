@@ -86,12 +86,15 @@ def _open(handle: str, counter: Path | None) -> Ledger:
 
 
 def _tell(as_json: bool, body: dict[str, Any], *lines: str, key: str | None = None) -> None:
-    """Print what was done; the key goes to standard output alone, so that it can be kept by a pipe."""
+    """Say what was done on standard error; a new key alone goes to standard output, so that a pipe can keep it.
+
+    Without a new key nothing stands there: ``KEY=$(confide ledger grant ...)`` is a key or empty.
+    """
     if as_json:
         typer.echo(json.dumps({"ok": True, **body}))
         return
     for line in lines:
-        typer.echo(line, err=key is not None)
+        typer.echo(line, err=True)
     if key is not None:
         typer.echo("Its key, shown this once; only a hash is stored:", err=True)
         typer.echo(key)
