@@ -86,7 +86,7 @@ def _open(handle: str, counter: Path | None) -> Ledger:
 
 
 def _tell(as_json: bool, body: dict[str, Any], *lines: str, key: str | None = None) -> None:
-    """Say what was done on standard error; a new key alone goes to standard output, so that a pipe can keep it.
+    """Say what was done on standard error; a new key alone goes to standard output, for a pipe to keep.
 
     Without a new key nothing stands there: ``KEY=$(confide ledger grant ...)`` is a key or empty.
     """
