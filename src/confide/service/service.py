@@ -23,6 +23,7 @@ from confide.privacy.exact import Amount
 from confide.service import keys
 from confide.service.answering import UNANSWERED, UNSTABLE, Ask, DrawingFailedError, Told, drawing_of
 from confide.service.canonical import Names, Reader, model_digest
+from confide.service.conditions import Conditions, Lateness
 from confide.service.config import ServiceConfig
 from confide.service.epochs import AskStable, Place, stream_of, threshold_of
 from confide.service.reading import overview, view
@@ -68,6 +69,7 @@ class Service:
         self._read = Reader(model, config.rows)
         self._terms = Terms(model, config, parts, names)
         self._terms.prepare()
+        self._conditions, self._lateness = Conditions(parts), Lateness(parts)
         self._ring = keys.Keyring(parts)
         self._limiter = keys.Limiter(config.rate / config.workers, max(1.0, config.burst / config.workers))
         self._stream = stream_of()
@@ -194,11 +196,21 @@ class Service:
         return overview(self._parts, points)
 
     def guarantee(self) -> Promise:
-        """Return what the service promises: of one answer, and of all answers to everybody."""
+        """Return what the service promises: of one answer, and of all answers to everybody.
+
+        It rests on the assumptions of every charge that the ledger holds, and names an answer that left late
+        for ever.
+
+        Raises
+        ------
+        LedgerError
+            If the store cannot be read.
+        """
         budget, config = self._parts.dataset.budget, self.config
         answer = self._terms.of_answers(1)
-        assumptions = tuple(dict.fromkeys((*answer.assumptions, *self.ledger.assumptions)))
-        if self.overruns:
+        others = self._conditions.names()
+        assumptions = tuple(dict.fromkeys((*answer.assumptions, *self.ledger.assumptions, *others)))
+        if self._lateness.ever():
             assumptions += (OVERRUN,)
         total = Guarantee(
             budget.epsilon,
@@ -225,9 +237,11 @@ class Service:
         """Count an answer that left after its time: the guarantee names it from now on."""
         with self._lock:
             self.overruns += 1
+        self._lateness.note()
 
     def close(self) -> None:
-        """Give up the place of this process's epochs."""
+        """Give up the place of this process's epochs, and end what is being written."""
+        self._lateness.close()
         if self._place is not None:
             self._place.close()
 

@@ -8,6 +8,7 @@
 `confide_service_account` counts of requests and rows, for the owner
 `confide_service_moment`  the total after the last charge of each ten minutes, for the owner
 `confide_service_epoch`   where the open epoch of an analyst lies; its secret lies with the ledger's secrets
+`confide_service_late`    that an answer once left after its time on the public schedule
 ========================  ===============================================================================
 
 Rows are written in the transaction of the ledger's entry that pays for them. Nothing of them is in an export.
@@ -110,6 +111,13 @@ def tables() -> MetaData:
         Column("kept", BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
+    Table(
+        "confide_service_late",
+        metadata,
+        dataset(),
+        Column("since", Text, nullable=False),
+        sqlite_with_rowid=False,
+    )
     return metadata
 
 
@@ -120,5 +128,5 @@ def prepare(store: Store) -> None:
     with store.writing() as connection:
         if not store.sqlite:
             store.execute(connection, "SELECT pg_advisory_xact_lock(?)", (_ADVISORY_LOCK,))
-        if not inspect(connection).has_table("confide_service_epoch"):
+        if not inspect(connection).has_table("confide_service_late"):
             tables().create_all(connection)
