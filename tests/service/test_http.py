@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from confide.service import RequestOfAnotherModel
+
 _spec = importlib.util.spec_from_file_location("service_fake", Path(__file__).with_name("fake.py"))
 _fake = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_fake)
@@ -62,6 +64,12 @@ def test_the_same_request_id_is_charged_once_and_other_rows_are_a_conflict(clien
     assert first["answers"] == again["answers"]
     assert client.get("/v1/budget", headers=ALICE).json()["spent"]["epsilon"] == "1/10"
     problem(client.post("/v1/predict", json={"row": {**GOOD, "age": 3}}, headers=headers), 409, "request-id")
+
+
+def test_a_request_id_of_another_model_says_so(client, service):
+    service[0].raised = RequestOfAnotherModel("another", "no")
+    told = problem(client.post("/v1/predict", json={"row": GOOD}, headers=ALICE), 409, "request-id")
+    assert "another model" in told["title"]
 
 
 @pytest.mark.parametrize("value", ["", " ", "a b", "é", "x" * 129, "a/b", None, 7, ["a"], "a\n"])

@@ -14,7 +14,14 @@ from confide.ledger.counter import Counter
 from confide.ledger.operations import Charge
 from confide.ledger.session import Session
 from confide.ledger.store import Store
-from confide.service import KeyRevoked, RequestReused, RowError, TooManyRequests, TotalExhausted
+from confide.service import (
+    KeyRevoked,
+    RequestOfAnotherModel,
+    RequestReused,
+    RowError,
+    TooManyRequests,
+    TotalExhausted,
+)
 from confide.service.answering import LevelDrawing
 from confide.service.cache import Shelf
 
@@ -175,11 +182,25 @@ def test_a_request_id_with_other_rows_is_refused_without_what_was_stored(bench, 
     for other in (rows.ten[:9], rows.ten[::-1], rows.all[10:20]):
         with pytest.raises(RequestReused) as caught:
             service.answer(ann, other, "secret-id")
+        assert type(caught.value) is RequestReused
         assert str(caught.value) == (
             "This request id was used for other rows. Nothing was charged. Use a new request id."
         )
     assert bench.state() == kept
     assert not service.answer(bob, rows.all[10:20], "secret-id").replayed  # an id is its analyst's own
+
+
+def test_a_request_id_of_another_model_or_settings_is_refused_as_such(bench, rows):
+    service = bench.open().serve()
+    ann = bench.analyst(service)
+    service.answer(ann, rows.ten, "r")
+    other, kept = bench.serve(epsilon="1/5"), bench.state()
+    for asked in (rows.ten, rows.ten[:9]):
+        with pytest.raises(RequestOfAnotherModel, match="another model, or under other settings"):
+            other.answer(ann, asked, "r")
+    assert bench.state() == kept
+    assert not other.answer(ann, rows.ten, "r2").replayed
+    assert service.answer(ann, rows.ten, "r").replayed
 
 
 def test_a_query_is_drawn_once_and_each_analyst_pays_once(bench, rows):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from confide.service.records import KeyRevoked as KeyRevoked
     from confide.service.records import Overview as Overview
     from confide.service.records import Promise as Promise
+    from confide.service.records import RequestOfAnotherModel as RequestOfAnotherModel
     from confide.service.records import RequestReused as RequestReused
     from confide.service.records import RowError as RowError
     from confide.service.records import TooManyRequests as TooManyRequests
@@ -28,6 +29,7 @@ _WHERE = {
     "KeyRevoked": "records",
     "Overview": "records",
     "Promise": "records",
+    "RequestOfAnotherModel": "records",
     "RequestReused": "records",
     "RowError": "records",
     "Service": "service",

@@ -11,6 +11,8 @@ refused                                      nothing is drawn, nothing is charge
 a crash before the commit                    nothing happened: ask again
 a crash after it, or a lost answer           the same request id gives the same answer, at no cost
 the request id with other rows               `RequestReused`
+the request id after the model or the        `RequestOfAnotherModel`: what it was answered is not this
+settings of an answer changed                model's, and is not told
 a query of this analyst's own past           its answer, at no cost, whatever the request id
 a query of another's past                    that answer; this analyst's account pays, the total does not
 the same query twice in one request          one draw, one price
@@ -38,7 +40,8 @@ from confide.mechanisms.choice import uniform_integers
 from confide.mechanisms.stream import RandomStream
 from confide.prediction.laws import Labels, Law, Release
 from confide.service.cache import Record, Shelf
-from confide.service.records import Analyst, KeyRevoked, RequestReused
+from confide.service.canonical import NAME_BYTES
+from confide.service.records import Analyst, KeyRevoked, RequestOfAnotherModel, RequestReused
 from confide.service.terms import Terms
 
 #: Stored instead of a class.
@@ -131,7 +134,7 @@ class Asked:
     queries : list of bytes
         Names, one a row.
     content : bytes
-        Name of all of them in order.
+        Name of the release, then of all of them in order.
     labels, k : int64 arrays
         Of the model; secret.
     stream : RandomStream
@@ -170,7 +173,7 @@ class Asked:
 
         Raises
         ------
-        KeyRevoked, RequestReused
+        KeyRevoked, RequestOfAnotherModel, RequestReused
         """
         shelf = Shelf.of(session)
         if self.analyst.prefix not in shelf.prefixes:
@@ -178,6 +181,11 @@ class Asked:
         record = shelf.requests.get(self.name)
         if record is None:
             return shelf, None
+        if record.content[:NAME_BYTES] != self.content[:NAME_BYTES]:
+            raise RequestOfAnotherModel(
+                "This request id was answered by another model, or under other settings.",
+                "Nothing was charged. Use a new request id; it will be charged.",
+            )
         if record.content != self.content:
             raise RequestReused(
                 "This request id was used for other rows.", "Nothing was charged. Use a new request id."

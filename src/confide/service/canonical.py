@@ -83,8 +83,10 @@ class Names:
         ]
 
     def content(self, queries: Sequence[bytes]) -> bytes:
-        """Return the name of what a request asks: its queries in order."""
-        return hashlib.blake2b(b"".join(queries), digest_size=NAME_BYTES, key=self._key).digest()
+        """Return the name of what a request asks: the release, then its queries in order."""
+        return (
+            self.release + hashlib.blake2b(b"".join(queries), digest_size=NAME_BYTES, key=self._key).digest()
+        )
 
     def request(self, analyst: str, request_id: str) -> bytes:
         """Return the name of an analyst's request id, whatever it asks of which model."""

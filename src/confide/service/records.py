@@ -160,6 +160,10 @@ class RequestReused(RefusedError):
     """The request id was used for other rows (HTTP 409); what was stored is not told."""
 
 
+class RequestOfAnotherModel(RequestReused):
+    """The request id was answered by another model, or under other settings of an answer (HTTP 409)."""
+
+
 class TooManyRequests(RefusedError):
     """The analyst's rate is exceeded (HTTP 429); ``retry_after`` seconds."""
 

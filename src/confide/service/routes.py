@@ -20,6 +20,7 @@ from confide.service.records import (
     Analyst,
     Answers,
     KeyRevoked,
+    RequestOfAnotherModel,
     RequestReused,
     RowError,
     TooManyRequests,
@@ -222,6 +223,15 @@ def _reused(error: RequestReused) -> ProblemError:
     )
 
 
+def _of_another_model(error: RequestReused) -> ProblemError:
+    return ProblemError(
+        409,
+        "request-id",
+        "The request id was answered by another model, or under other settings.",
+        "Nothing was charged. Send the rows under a new request id; they are then charged anew.",
+    )
+
+
 def _too_many(error: TooManyRequests) -> ProblemError:
     seconds = str(max(1, -int(-error.retry_after // 1)))
     return ProblemError(
@@ -259,6 +269,7 @@ def _unfit(error: RowError) -> ProblemError:
 
 #: Kinds of refusal that have words of their own; the narrower before the wider.
 _REFUSALS: dict[type[ConfideError], Any] = {
+    RequestOfAnotherModel: _of_another_model,
     RequestReused: _reused,
     TooManyRequests: _too_many,
     KeyRevoked: lambda error: unknown_key(),

@@ -106,7 +106,7 @@ _TITLES = {
     400: "The body or the request id cannot be read.",
     401: "No key, or one that is not known.",
     403: "The budget, or the key, does not allow it.",
-    409: "The request id was used for other rows, or header and body name two.",
+    409: "The request id was used for other rows or another model, or header and body name two.",
     413: "The body is too large.",
     415: "The body is no JSON.",
     422: "The rows do not fit the declared schema.",
