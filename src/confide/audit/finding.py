@@ -23,7 +23,7 @@ class Finding:
     ----------
     claim : str
     layer : str
-        ``"exact"``, ``"black box"``, ``"law of draws"``, ``"one run"``, ``"replay"``, ``"side channels"``.
+        A key of `run.LAYERS`.
     verdict : Verdict
     measured : float
         Lower bound on epsilon (at the claim's delta); NaN where the layer measures none.

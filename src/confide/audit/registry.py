@@ -2,7 +2,7 @@
 
 A `Claim` says what is promised (epsilon, delta, adjacency), where that is proved, on which neighbouring
 tables it is tried and how it is run. The layers of the audit read it: `exact` its laws, `blackbox` its
-outputs, `replay` and `sides` one whole run. The claims themselves are in `confide.audit.claims`, a module a
+outputs, `replay` and `sides` one whole run. The claims themselves are in `confide.audit.promises`, a module a
 room; `claims` loads them. A public name that no claim covers and that `exempt.EXEMPT` does not excuse fails
 the tests.
 """
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 #: a text for what is lumped together (a tail).
 Law = Mapping[Any, tuple[Fraction, Fraction]]
 
-#: Modules of `confide.audit.claims`.
+#: Modules of `confide.audit.promises`.
 ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "pipeline")
 
 
@@ -169,7 +169,7 @@ def promise(
 @cache
 def _load() -> None:
     for room in ROOMS:
-        import_module(f"confide.audit.claims.{room}")
+        import_module(f"confide.audit.promises.{room}")
 
 
 def claims(name: str | None = None) -> tuple[Claim, ...]:

@@ -10,16 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confide.audit import blackbox, exact
+from confide.audit import blackbox, exact, replay, sides
 from confide.audit.finding import Finding, Verdict, judge
-from confide.audit.registry import Claim, claims
+from confide.audit.fuzz import fuzzed
+from confide.audit.registry import Claim, Kind, Pair, claims
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, os_stream, seeded_stream
 
 #: Probability that any claim that holds is called broken, over a whole audit.
 LEVEL = 1e-3
 #: Pairs of the black box in a full audit, and trainings with canaries.
-_PAIRS, _TRAININGS = 4, 40
+_PAIRS, _TRAININGS, _QUICK_TRAININGS = 4, 2000, 20
+#: Pairs of replay and side channels in a quick audit.
+_QUICK_PAIRS = 3
+#: Fuzzed pairs of a full one.
+_FUZZED = 30
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,30 @@ def _draws(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _one_run(claim: Claim, effort: Effort) -> Finding | None:
-    trainings = _TRAININGS if effort.full else 3
+    trainings = _TRAININGS if effort.full else _QUICK_TRAININGS
     return blackbox.one_run(claim, effort.stream, repeats=trainings, error=effort.error)
+
+
+def _pairs(claim: Claim, effort: Effort) -> list[Pair]:
+    """Return the pairs of the layers that prove by one counter-example: fuzzed ones too in a full audit."""
+    own = list(claim.pairs())
+    return [*own, *fuzzed(claim, _FUZZED)] if effort.full else own[:_QUICK_PAIRS]
+
+
+def _replay(claim: Claim, effort: Effort) -> Finding | None:
+    return replay.check(claim, _pairs(claim, effort))
+
+
+def _sides(claim: Claim, effort: Effort) -> Finding | None:
+    return sides.check(claim, _pairs(claim, effort))
+
+
+def _support(claim: Claim, effort: Effort) -> Finding | None:
+    if not effort.full and claim.kind not in (Kind.MECHANISM, Kind.RELEASE):
+        return None  # what is fitted on releases is post-processing, and slower to sample
+    pair = next(iter(claim.pairs()))
+    count = claim.draws if effort.full else claim.quick
+    return sides.support(claim, pair, count, effort.stream, error=effort.error)
 
 
 #: Layer -> what it does; None where it has nothing to say of a claim.
@@ -74,6 +101,9 @@ LAYERS: dict[str, Layer] = {
     "black box": _black_box,
     "law of draws": _draws,
     "one run": _one_run,
+    "replay": _replay,
+    "side channels": _sides,
+    "support": _support,
 }
 
 
@@ -224,11 +254,14 @@ def audit(
 def _results(
     cells: Iterable[Cell], full: bool, error: float, seed: int | None, jobs: int
 ) -> Iterator[tuple[Cell, Finding | None]]:
-    if jobs == 1:
-        for cell in cells:
-            yield cell, _quietly(cell, full, error, seed)[1]
-        return
     from joblib import Parallel, delayed
+    from threadpoolctl import threadpool_limits
+
+    if jobs == 1:
+        with threadpool_limits(1):  # tables are tiny: threads of a matrix product only wait for each other
+            for cell in cells:
+                yield _quietly(cell, full, error, seed)
+        return
 
     tasks = (delayed(_quietly)(cell, full, error, seed) for cell in cells)
     results: Any = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)

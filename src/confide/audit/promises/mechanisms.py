@@ -140,7 +140,9 @@ def sparse_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], La
                 low, high = _trim(low * least), _trim(high * most) + _GRAIN
             found[float(len(queries))][0] += low
             found[float(len(queries))][1] += high
-        return {count: (p, q) for count, (p, q) in found.items()}
+        far = _exp(e1 * (_REACH + threshold + 1))[1] * 2
+        table: dict[Any, tuple[Fraction, Fraction]] = {i: (p, q) for i, (p, q) in found.items()}
+        return table | {"beyond": (Fraction(0), far)}
 
     return law
 

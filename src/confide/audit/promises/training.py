@@ -183,7 +183,7 @@ def secret_rows(name: str, fit: Callable[..., Any], proof: str, *amounts: Any) -
             proof,
             lambda adjacency=adjacency: neighbours.pairs(_SECRET, adjacency),
             run=run,
-            covers=(f"confide.training.{name}", f"training.engine:{name}"),
+            covers=(f"confide.training.{name}", *([f"training.engine:{name}"] if amounts else [])),
             draws=10_000,
             quick=300,
         )
