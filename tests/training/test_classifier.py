@@ -125,6 +125,19 @@ def test_softmax_of_three_classes(engine):
     assert (model.predict(X) == names[y]).mean() > 0.5
 
 
+@pytest.mark.parametrize("engine", [None, "closed_form", "randomized_response"])
+@pytest.mark.parametrize("K", [2, 3])
+def test_without_an_intercept_the_middle_is_a_logit_of_zero(engine, K):
+    """Power geometries had a direction too many there, and every fit ended in an exception of NumPy."""
+    X, y = data(K=K)
+    fitted = classifier(
+        engine=engine, classes=list(range(K)), epsilon=3, fit_intercept=False, random_state=0
+    ).fit(X, y)
+    assert not np.any(fitted.intercept_)
+    assert not np.any(fitted.decision_function(np.zeros((1, 3))))
+    assert (fitted.predict(X) == y).mean() > 1.2 / K
+
+
 def test_a_logit_of_zero_is_the_first_class():
     X, y = data()
     model = classifier(classes=["no", "yes"]).fit(

@@ -122,6 +122,7 @@ def _roots(basis: Basis, prior: Floats, noise: float) -> list[tuple[str, Floats]
     for power in _POWERS if s.size else ():
         shape = (s / s[0]) ** (2 * power)
         shape = (1 - _EVEN) * shape / shape.sum() + _EVEN / shape.size
-        diagonal = np.concatenate([[share], (1 - share) * shape])
+        # Without an intercept the share is 0 and has no direction of its own.
+        diagonal = np.concatenate([[share], (1 - share) * shape]) if basis.intercept else shape
         roots.append((f"power {1 - power:g}", np.diag(np.sqrt(diagonal))))
     return roots
