@@ -189,7 +189,9 @@ def check_law(law):
     assert excess(rival, table[0], e, one, law.delta) <= 0
 
 
-@pytest.mark.parametrize(("make", "arguments"), SMOOTH, ids=str)
+@pytest.mark.parametrize(
+    ("make", "arguments"), SMOOTH, ids=lambda part: getattr(part, "__name__", None) or str(part)
+)
 def test_smooth_laws_on_every_pair_of_neighbours(make, arguments):
     """Audited: Laplace noise needed up to 43 delta where epsilon was 3.2 to 4 ln(2/delta)."""
     law = make(*arguments)
