@@ -52,7 +52,7 @@ def test_one_row_and_several(client):
     assert len(many["request_id"]) == 32
     assert client.get("/v1/budget", headers=ALICE).json() == {
         "analyst": "alice", "limit": {"epsilon": "10", "delta": "0"}, "spent": {"epsilon": "3/10", "delta": "0"},
-        "left": {"epsilon": "97/10", "delta": "0"}, "answers": 3,
+        "left": {"epsilon": "97/10", "delta": "0"}, "answers": 3, "total_exhausted": False,
     }  # fmt: skip
 
 

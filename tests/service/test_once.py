@@ -335,6 +335,23 @@ def test_an_exhausted_total_does_not_show_what_others_asked(bench, rows):
     assert service.answer(ann, rows.one, "s").cost.epsilon == 0
 
 
+@pytest.mark.parametrize("block", [1, 4])
+def test_an_account_says_that_the_total_is_exhausted_when_it_refuses_and_not_before(bench, rows, block):
+    service = bench.open(epsilon=1).serve(block=block)
+    ann, bob = bench.analyst(service), bench.analyst(service, "bob")
+    for at in range(12):
+        before, mine = service.budget(bob), service.budget(ann)
+        try:
+            service.answer(ann, rows.all[at : at + 1], f"r{at}")
+            refused = False
+        except TotalExhausted:
+            refused = True
+        assert before.total_exhausted is mine.total_exhausted is refused
+        # While it covers anything, bob sees his own account alone, whatever ann has asked.
+        assert before.answers == (0 if refused else 50)
+    assert refused
+
+
 def test_the_noise_is_drawn_alike_for_new_and_known_rows(local, rows):
     """The bits that are taken depend on the number of rows alone."""
     service = local.open().serve()

@@ -12,7 +12,7 @@ from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
 from confide.ledger.session import read_vector
 from confide.service.cache import MOMENT
-from confide.service.records import AccountLine, BudgetView, Overview
+from confide.service.records import AccountLine, Analyst, BudgetView, KeyRevoked, Overview
 from confide.service.tables import COUNTS
 from confide.service.terms import Terms
 
@@ -24,26 +24,32 @@ _COUNTS = f"SELECT analyst, {', '.join(COUNTS)} FROM confide_service_account WHE
 _HISTORY = (
     "SELECT moment, spent FROM confide_service_moment WHERE dataset_id = ? ORDER BY moment DESC LIMIT ?"
 )
+_VALID = "SELECT 1 FROM confide_service_key WHERE dataset_id = ? AND prefix = ? AND revoked IS NULL"
 _KEYS = "SELECT name, revoked FROM confide_service_key WHERE dataset_id = ?"
 
 
-def view(parts: Parts, terms: Terms, name: str) -> BudgetView:
+def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
     """Return an analyst's own account.
 
     Raises
     ------
+    KeyRevoked
+        If the key that was shown is not valid any more.
     RefusedError
-        If there is none.
+        If there is no account.
     """
-    store, dataset = parts.store, parts.dataset
+    store, dataset, name = parts.store, parts.dataset, analyst.name
     config = terms.config
     with store.reading() as connection:
+        if store.row(connection, _VALID, (dataset.id, analyst.prefix)) is None:
+            raise KeyRevoked("The key is not valid.", "Use the newest key.")
         found = accounts(store, connection, dataset).get(name)
-        row = None
+        total, rests = balance(store, connection, dataset)[1], [0, 0]
         if terms.blocks:
-            slack = str(config.slack)
-            place = (dataset.id, terms.names.release, name, config.analyst_block, slack)
-            row = store.row(connection, _BLOCK, place)
+            for at, (whose, size) in enumerate(((name, config.analyst_block), ("", config.block))):
+                place = (dataset.id, terms.names.release, whose, size, str(config.slack))
+                row = store.row(connection, _BLOCK, place)
+                rests[at] = 0 if row is None else row[0]
     if found is None:
         raise unknown_analyst(name)
     limit, spent = found
@@ -53,8 +59,16 @@ def view(parts: Parts, terms: Terms, name: str) -> BudgetView:
     count = None
     if blocks and None not in blocks:
         count = min(whole for whole in blocks if whole is not None) * config.analyst_block
-        count += 0 if row is None else row[0]
-    return BudgetView(name, budget.spending(limit), budget.spending(spent), budget.spending(rest), count)
+        count += rests[0]
+    exhausted = not terms.covered(total, rests[1])
+    return BudgetView(
+        name,
+        budget.spending(limit),
+        budget.spending(spent),
+        budget.spending(rest),
+        0 if exhausted else count,
+        exhausted,
+    )
 
 
 def _times(rest: Quantity, each: Quantity) -> int | None:

@@ -68,7 +68,10 @@ class BudgetView:
     name : str
     limit, spent, left : Spending
     answers : int or None
-        New queries (epochs under the sparse vector) that the account alone still allows; None: no limit.
+        New queries (epochs under the sparse vector) that the account alone still allows; None: no limit. 0
+        where the total covers none.
+    total_exhausted : bool
+        Whether the total refuses one new answer: what a free refusal would show, and no amount of the total.
     """
 
     name: str
@@ -76,6 +79,7 @@ class BudgetView:
     spent: Spending
     left: Spending
     answers: int | None
+    total_exhausted: bool = False
 
 
 @dataclass(frozen=True)

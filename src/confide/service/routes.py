@@ -80,6 +80,7 @@ def add(app: FastAPI, front: Front) -> None:
                 "spent": amount(view.spent),
                 "left": amount(view.left),
                 "answers": view.answers,
+                "total_exhausted": view.total_exhausted,
             }
         )
 

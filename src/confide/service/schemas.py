@@ -51,7 +51,11 @@ class Budget(_Closed):
     limit: Amount
     spent: Amount
     left: Amount
-    answers: int | None = Field(description="New answers (epochs) that the account alone still allows.")
+    answers: int | None = Field(
+        description="New answers (epochs) that the account still allows, whatever others leave of the total; "
+        "0 once that covers none."
+    )
+    total_exhausted: bool = Field(description="Whether the model's total refuses one new answer.")
 
 
 class Guaranteed(_Closed):

@@ -188,8 +188,15 @@ class Service:
     # -- views -----------------------------------------------------------------------------------------
 
     def budget(self, analyst: Analyst) -> BudgetView:
-        """Return the analyst's own account."""
-        return view(self._parts, self._terms, analyst.name)
+        """Return the analyst's own account.
+
+        Raises
+        ------
+        KeyRevoked
+            If the key ended meanwhile.
+        RefusedError, LedgerError
+        """
+        return view(self._parts, self._terms, analyst)
 
     def overview(self, points: int = 500) -> Overview:
         """Return everything, for the owner; `points` of history at most."""

@@ -110,6 +110,11 @@ class Terms:
             self._own[blocks] = Own(vector, chain.canonical(amounts))
         return self._own[blocks]
 
+    def covered(self, spent: Vector, before: int) -> bool:
+        """Return whether a total that spent so much, with `before` answers paid, covers one new answer."""
+        blocks = _needed(1, before, self.config.block)[0]
+        return fits(spent, self.price(blocks).vector, self.parts.dataset.budget.limit) is not None
+
     def charge(self, session: Session, shelf: Shelf, analyst: str, paid: int, drawn: int) -> Payment:
         """Decide what a request of `paid` answers new to `analyst`, `drawn` of them to all, is charged.
 
