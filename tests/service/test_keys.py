@@ -11,6 +11,7 @@ from confide.errors import LedgerError, ParameterError, RefusedError
 from confide.ledger.store import Store
 from confide.service import keys
 from confide.service.keys import Keyring, Limiter
+from confide.service.records import KeyRevoked
 
 
 @pytest.fixture
@@ -127,6 +128,51 @@ def test_a_ring_forgets_a_key_within_a_second(bench, ring, monkeypatch):
     keys.revoke(bench.ledger, "ann")
     clock[0] += 1.1
     assert held.analyst_of(key) is None
+
+
+@pytest.mark.parametrize("end", ["revoke", "rotate"])
+def test_an_ended_key_reads_nothing_though_a_ring_remembers_it(bench, end):
+    service = bench.open().serve()
+    ann = bench.analyst(service)
+    assert service.budget(ann).name == "ann"
+    getattr(service, end)("ann")
+    with pytest.raises(KeyRevoked):
+        service.budget(ann)
+
+
+def test_the_owner_s_key_ends_at_once(bench, ring):
+    held, key = ring(), keys.owner_key(bench.ledger)
+    assert held.analyst_of(key).owner
+    keys.revoke(bench.ledger, "owner")
+    assert held.analyst_of(key) is None
+
+
+def test_a_guess_with_the_prefix_of_a_key_in_use_takes_the_way_of_any_other(bench, ring, monkeypatch):
+    key, looked_up = keys.grant(bench.ledger, "ann", 1), []
+    held, real = ring(), Keyring._row
+    monkeypatch.setattr(Keyring, "_row", lambda self, prefix: looked_up.append(prefix) or real(self, prefix))
+    prefix = key.split("_")[1]
+    assert held.analyst_of(key) == held.analyst_of(key)
+    assert looked_up == [prefix]  # the second time from memory
+    guess = f"confide_{prefix}_{'A' * 43}"
+    for _ in range(3):
+        assert held.analyst_of(guess) is None
+    assert looked_up == [prefix] * 4
+    assert held.analyst_of(key).name == "ann"
+
+
+def test_one_name_in_several_spellings_is_one_analyst(local, ring):
+    composed, apart = "Jos\u00e9", "Jose\u0301"
+    local.open()
+    old = keys.grant(local.ledger, composed, 1)
+    new = keys.grant(local.ledger, f" {apart} ", 2)
+    held = ring()
+    assert held.analyst_of(old) is None
+    assert held.analyst_of(new).name == composed
+    assert [line["analyst"] for line in local.ledger.show()["analysts"]] == [composed]
+    assert local.ledger.account(apart).limit.epsilon == 2
+    keys.revoke(local.ledger, apart)
+    assert not keys.holds(local.ledger, f"{composed} ")
 
 
 def _taken(limiter):

@@ -88,6 +88,30 @@ def test_waiting_ends_on_time_and_an_overrun_is_counted_and_told_once_in_a_while
         assert "time: 3 since" in caplog.records[-1].getMessage()
 
 
+def test_an_answer_that_is_woken_late_leaves_at_a_point_of_the_grid_and_is_counted():
+    counted = []
+    schedule = Schedule(0.05, overrun=lambda: counted.append(1))
+
+    async def answer(arrival):
+        await schedule.wait(arrival, 1)
+        return time.monotonic() - arrival
+
+    async def busy():
+        await asyncio.sleep(0.01)
+        time.sleep(0.07)  # on the loop: the timer of the answer wakes at 0.08 instead of 0.05
+
+    async def both():
+        return (await asyncio.gather(answer(time.monotonic()), busy()))[0]
+
+    assert 0.1 <= asyncio.run(both()) <= 0.15
+    assert counted == [1]
+
+
+@pytest.mark.parametrize(("step", "tolerance"), [(1, 0.005), (0.025, 0.005), (0.01, 0.002), (0, 0)])
+def test_the_width_of_a_point_is_public_and_a_fifth_of_a_step_at_most(step, tolerance):
+    assert Schedule(step).tolerance == pytest.approx(tolerance)
+
+
 def test_answers_refusals_and_the_account_wait_for_their_time_and_faults_of_the_body_do_not(service_of):
     service, client, headers, row, refused = service_of(schedule_ms=60)
 

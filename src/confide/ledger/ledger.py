@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from confide.errors import LedgerError, ParameterError, RefusedError, TermsError
 from confide.ledger.budget import Budget, Spending, left
 from confide.ledger.handle import CounterPlace, Handle
-from confide.ledger.names import name_of, secret_of, split_handle, version_of
+from confide.ledger.names import name_of, one_spelling, secret_of, split_handle, version_of
 from confide.ledger.pricing import Pricer
 from confide.ledger.records import AccountState, Preview, Request, Reservation, Update, Verification
 from confide.privacy.adjacency import Adjacency
@@ -418,7 +418,7 @@ class Ledger(Handle):
         from confide.ledger.budget import unknown_analyst
         from confide.ledger.reading import account_state, accounts
 
-        store, row = self._store, self._load()
+        store, row, name = self._store, self._load(), one_spelling(name)
         with store.reading() as connection:
             found = accounts(store, connection, row).get(name)
         if found is None:
@@ -437,7 +437,7 @@ class Ledger(Handle):
         except RefusedError as error:
             return Preview(False, None, None, str(error))
         with store.reading() as connection:
-            return reading.preview(store, connection, row, seen, priced.vector, analyst)
+            return reading.preview(store, connection, row, seen, priced.vector, one_spelling(analyst))
 
     def show(self) -> dict[str, Any]:
         """Return budget, spending, accounts, versions and charges as plain values; no secrets.

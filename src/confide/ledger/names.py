@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 from confide.errors import ParameterError
 
@@ -42,12 +43,13 @@ def split_handle(handle: str, dataset: str | None = None) -> tuple[str, str]:
 def name_of(value: str, parameter: str) -> str:
     """Return `value` if it is 1 to 200 printable letters.
 
-    The name of a dataset comes back in one spelling: without spaces around it, in Unicode's form NFC. Letters
-    that only look alike (Latin and Cyrillic, upper and lower case) stay different: to give a dataset another
-    name, and with it a second budget, is the owner's own act (`Ledger.datasets` lists them).
+    The name of a dataset or an analyst comes back in one spelling: without spaces around it, in Unicode's
+    form NFC. Letters that only look alike (Latin and Cyrillic, upper and lower case) stay different: to give
+    a dataset another name, and with it a second budget, is the owner's own act (`Ledger.datasets` lists
+    them).
     """
-    if parameter == "dataset" and isinstance(value, str) and value.isprintable():
-        value = _same(value)
+    if parameter in ("dataset", "analyst"):
+        value = one_spelling(value)
     bad = (
         not isinstance(value, str)
         or not 0 < len(value) <= LONGEST_NAME
@@ -61,6 +63,11 @@ def name_of(value: str, parameter: str) -> str:
             + (", no '#' or '/'." if parameter == "dataset" else "."),
         )
     return value
+
+
+def one_spelling(name: Any) -> Any:
+    """Return the name of a dataset or an analyst as the ledger spells it; what is no such name, as it is."""
+    return _same(name) if isinstance(name, str) and name.isprintable() else name
 
 
 def _same(name: str) -> str:

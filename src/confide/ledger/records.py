@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confide.errors import ParameterError
 from confide.ledger.budget import Spending
-from confide.ledger.names import name_of, public_text, secret_of, version_of
+from confide.ledger.names import name_of, one_spelling, public_text, secret_of, version_of
 from confide.privacy.guarantee import Guarantee
 
 
@@ -64,6 +64,9 @@ class Request:
     secret: bytes | None = None
     accept: Iterable[str] = ()
     version: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "analyst", one_spelling(self.analyst))
 
     def check(self) -> None:
         """Raise `ParameterError` where a field is outside its domain."""

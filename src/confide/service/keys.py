@@ -8,7 +8,9 @@ time, a missing row against a hash that nothing has.
 edge case                               what happens
 ======================================  ================================================================
 no such key, malformed, revoked         None, after the same comparison
-rotated                                 the old key is refused from the next transaction on, by all workers
+rotated, revoked                        refused by the next transaction and the next reading, by all workers;
+                                        what else a request is told for a second depends on itself alone
+the prefix of a key in use              looked up like any other: only the whole key is remembered
 an analyst is granted again             other limits, a new key; the old one is revoked
 revoked, then granted again             a new key; the account keeps what it spent
 ======================================  ================================================================
@@ -28,7 +30,7 @@ from typing import Any
 from confide.errors import ParameterError, RefusedError
 from confide.ledger import Ledger, chain
 from confide.ledger.handle import Parts
-from confide.ledger.names import name_of
+from confide.ledger.names import name_of, one_spelling
 from confide.ledger.operations import Grant
 from confide.ledger.session import Session
 from confide.privacy import exact
@@ -38,7 +40,7 @@ from confide.service.tables import prepare
 
 _KEY = re.compile(r"confide_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOTHING = bytes(32)
-#: Seconds for which a process trusts a row of keys it has read. A request checks again as it is charged.
+#: Seconds for which a process trusts an analyst's key. A request checks again as it is charged or reads.
 _FRESH = 1.0
 _ROW = (
     "SELECT name, owner, digest FROM confide_service_key "
@@ -104,7 +106,7 @@ def grant(ledger: Ledger, name: str, epsilon: Amount, delta: Amount = 0) -> str:
     ------
     ParameterError, LedgerError
     """
-    name_of(name, "analyst")
+    name = name_of(name, "analyst")
     budget = ledger.budget
     allowed = budget.sub_limit(epsilon, delta)
     unlimited = isinstance(epsilon, float) and epsilon == float("inf")
@@ -146,7 +148,7 @@ def holds(ledger: Ledger, name: str) -> bool:
     parts = ledger.parts()
     prepare(parts.store)
     with parts.store.reading() as connection:
-        return parts.store.row(connection, _LIVE, (parts.dataset.id, name)) is not None
+        return parts.store.row(connection, _LIVE, (parts.dataset.id, one_spelling(name))) is not None
 
 
 def _issue(ledger: Ledger, name: str, account: Grant | None, living: bool) -> str:
@@ -171,7 +173,8 @@ class Keyring:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._known: dict[str, tuple[float, Any]] = {}
+        #: By digest of the whole key: that a prefix is known would show in the time of a guess.
+        self._known: dict[bytes, tuple[float, Analyst]] = {}
 
     def analyst_of(self, key: object) -> Analyst | None:
         """Return who holds a key, or None."""
@@ -179,25 +182,23 @@ class Keyring:
         if found is None:
             hmac.compare_digest(_digest("none"), _NOTHING)
             return None
-        row = self._row(found[1])
-        held = _NOTHING if row is None else bytes(row[2])
-        if not hmac.compare_digest(_digest(found[0]), held) or row is None:
-            return None
-        return Analyst(row[0], found[1], bool(row[1]))
-
-    def _row(self, prefix: str) -> Any:
-        now = time.monotonic()
-        known = self._known.get(prefix)
+        digest, now = _digest(found[0]), time.monotonic()
+        known = self._known.get(digest)
         if known is not None and now - known[0] < _FRESH:
             return known[1]
+        row = self._row(found[1])
+        if not hmac.compare_digest(digest, _NOTHING if row is None else bytes(row[2])) or row is None:
+            self._known.pop(digest, None)
+            return None
+        analyst = Analyst(row[0], found[1], bool(row[1]))
+        if not analyst.owner:  # whose key is asked for anew each time: no transaction checks it again
+            self._known[digest] = (now, analyst)
+        return analyst
+
+    def _row(self, prefix: str) -> Any:
         store, number = self._parts.store, self._parts.dataset.id
         with store.reading() as connection:
-            row = store.row(connection, _ROW, (number, prefix))
-        if row is None:  # not kept: strangers could fill the memory
-            self._known.pop(prefix, None)
-        else:
-            self._known[prefix] = (now, row)
-        return row
+            return store.row(connection, _ROW, (number, prefix))
 
 
 @dataclass

@@ -4,7 +4,8 @@ An answer's time must not show k, a cache hit or another analyst's question. So 
 
     arrival + step * ceil((rows * per_row) / step),
 
-a function of the number of rows alone. Work that takes longer, an *overrun*, leaves at the next point of the
+a function of the number of rows alone, and within `Schedule.tolerance` of it: what a timer takes to wake.
+Work that takes longer, an *overrun*, leaves at the next point of the
 grid: that is visible, so it is counted, told to the owner's log without any fact of the request, and named as
 an assumption of the guarantee. Padding is not a proof.
 
@@ -14,6 +15,7 @@ edge case                       what happens
 ready before its time           waits
 ready at its time to the tick   leaves, no overrun
 ready later                     next point of the grid; counted; one log line
+woken too late                  next point of the grid; counted: a busy process shows no time of its own
 an error after validation       the same times
 a step of 0                     no schedule; the guarantee names that there is none
 ==============================  ====================================================
@@ -35,6 +37,8 @@ KEPT = "answers leave on their public schedule (overruns are counted)"
 NONE = "the time of an answer is not observed"
 #: Overruns are told to the log once in so many seconds at most, with their number.
 QUIET_SECONDS = 10.0
+#: Seconds, and part of a step, by which a timer may wake late: the width of a point of the grid.
+_TOLERANCE, _PART = 0.005, 0.2
 
 _log = logging.getLogger("confide.service")
 
@@ -79,6 +83,11 @@ class Schedule:
         """Return when the answer leaves, on the clock of `arrival`."""
         return arrival + self.points(rows) * self.step
 
+    @property
+    def tolerance(self) -> float:
+        """Seconds within which an answer leaves after a point of the grid."""
+        return min(_TOLERANCE, _PART * self.step)
+
     def next_point(self, arrival: float, rows: int, now: float) -> tuple[float, bool]:
         """Return when an answer that is ready `now` leaves, and whether that is an overrun."""
         due = self.due(arrival, rows)
@@ -91,10 +100,16 @@ class Schedule:
         if not self.step:
             return
         leaves, late = self.next_point(arrival, rows, time.monotonic())
+        while True:
+            while (left := leaves - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+            now = time.monotonic()
+            if now <= leaves + self.tolerance:
+                break
+            # The process was busy, maybe with another's request: how long must not show.
+            leaves, late = self.next_point(arrival, rows, now)[0], True
         if late:
             self._count()
-        while (left := leaves - time.monotonic()) > 0:
-            await asyncio.sleep(left)
 
     def _count(self) -> None:
         if self.overrun is not None:
