@@ -161,18 +161,18 @@ def test_a_guess_with_the_prefix_of_a_key_in_use_takes_the_way_of_any_other(benc
     assert held.analyst_of(key).name == "ann"
 
 
-def test_one_name_in_several_spellings_is_one_analyst(local, ring):
+def test_one_name_in_several_spellings_is_one_analyst(bench, ring):
     composed, apart = "Jos\u00e9", "Jose\u0301"
-    local.open()
-    old = keys.grant(local.ledger, composed, 1)
-    new = keys.grant(local.ledger, f" {apart} ", 2)
+    bench.open()
+    old = keys.grant(bench.ledger, composed, 1)
+    new = keys.grant(bench.ledger, f" {apart} ", 2)
     held = ring()
     assert held.analyst_of(old) is None
     assert held.analyst_of(new).name == composed
-    assert [line["analyst"] for line in local.ledger.show()["analysts"]] == [composed]
-    assert local.ledger.account(apart).limit.epsilon == 2
-    keys.revoke(local.ledger, apart)
-    assert not keys.holds(local.ledger, f"{composed} ")
+    assert [line["analyst"] for line in bench.ledger.show()["analysts"]] == [composed]
+    assert bench.ledger.account(apart).limit.epsilon == 2
+    keys.revoke(bench.ledger, apart)
+    assert not keys.holds(bench.ledger, f"{composed} ")
 
 
 def _taken(limiter):
