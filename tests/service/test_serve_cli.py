@@ -115,6 +115,10 @@ def test_check_says_the_guarantee_and_serves_nothing(model, ledger):
         (("--epsilon", "0.1", "--rows", "0"), 2, "rows"),
         (("--epsilon", "0.1", "--schedule-ms", "-1"), 2, "schedule_ms"),
         (("--epsilon", "0.1", "--slack", "1e-6"), 2, "slack"),
+        (("--epsilon", "6"), 3, "its epsilon can never cover it"),
+        (("--epsilon", "0.1", "--block", "60"), 3, "its epsilon can never cover it"),
+        (("--epsilon", "0.1", "--delta", "1e-6", "--release", "laplace"), 3, "its delta can never cover it"),
+        (("--epsilon", "6", "--delta", "1e-6", "--release", "laplace"), 3, "epsilon and delta can never"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_port_is_opened(model, ledger, options, status, words):

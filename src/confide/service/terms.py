@@ -88,10 +88,35 @@ class Terms:
         ------
         RefusedError
             If the ledger takes no such charge.
+        BudgetError
+            If its whole total does not cover one: nothing could ever be answered.
         """
+        self._covers_one()
         for blocks in range(min(self.config.rows, _REMEMBERED - 1) + 1):
             self.price(blocks)
             self.own(blocks)
+
+    def _covers_one(self) -> None:
+        budget, asked = self.parts.dataset.budget, self.price(1).vector
+        short = [
+            name
+            for name, part, most in zip(budget.names, asked, budget.limit)
+            if fits((Fraction(0),), (part,), (most,)) is None
+        ]
+        if not short:
+            return
+        config = self.config
+        what = "epoch" if config.stable else "answer"
+        what = f"block of {config.block} answers" if config.block > 1 else what
+        names = " and ".join(short)
+        cost, limit = budget.spending(asked), budget.spending(budget.limit)
+        raise BudgetError(
+            f"One {what} costs {cost}, and the ledger's whole total is {limit}: its {names} can never cover it.",
+            f"Serve answers of a smaller {names}, or create a ledger with more.",
+            spent=budget.spending(tuple(Fraction(0) for _ in asked)),
+            asked=cost,
+            limit=limit,
+        )
 
     def _price(self, blocks: int, size: int) -> Price:
         if size not in self._blocks:
