@@ -111,7 +111,8 @@ class Terms:
         names = " and ".join(short)
         cost, limit = budget.spending(asked), budget.spending(budget.limit)
         raise BudgetError(
-            f"One {what} costs {cost}, and the ledger's whole total is {limit}: its {names} can never cover it.",
+            f"One {what} costs {cost}, and the ledger's whole total is {limit}: "
+            f"its {names} can never cover it.",
             f"Serve answers of a smaller {names}, or create a ledger with more.",
             spent=budget.spending(tuple(Fraction(0) for _ in asked)),
             asked=cost,
