@@ -176,6 +176,50 @@ def test_from_a_key_to_an_answer_and_a_clean_stop(model, ledger, workers, tmp_pa
     assert "ada" not in text
 
 
+def test_a_taken_address_is_said_before_any_promise(model, ledger):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = call("serve", model, "--ledger", ledger, "--epsilon", "0.1", "--port", port, status=2).output
+    assert f"port {port}" in said
+    assert "Questions" not in said
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_command_end(model, ledger, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (tmp_path / "log").open("w") as file:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "confide", "serve", str(model), "--ledger", ledger, "--epsilon", "0.1",
+             "--port", str(port), "--workers", "2"],
+            stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        _until_up(f"http://127.0.0.1:{port}")
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait(10)
+        ends = time.monotonic() + 40
+        while _group_lives(server.pid) and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert not _group_lives(server.pid)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port}/health")
+    finally:
+        if _group_lives(server.pid):
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def _group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def _until_up(url):
     for _ in range(600):
         try:

@@ -70,7 +70,7 @@ def serve(
     Keys come from `confide ledger grant NAME --epsilon ...`; the page at / is for the key of NAME "owner".
     """
     with reporting(as_json):
-        from confide.service.worker import Settings, run
+        from confide.service.worker import Settings, listening, run
 
         settings = Settings(
             str(model),
@@ -101,13 +101,17 @@ def serve(
                 else:
                     typer.echo(told["sentence"])
                 return
+            taken = listening(host, port)
+            place = f"http://{f'[{host}]' if ':' in host else host}:{taken.getsockname()[1]}"
             typer.echo(told["sentence"], err=True)
             typer.echo(
-                f"Questions: POST http://{host}:{port}/v1/predict. The owner's page: http://{host}:{port}/ "
+                f"Questions: POST {place}/v1/predict. The owner's page: {place}/ "
                 "(any name; the password is the key of `confide ledger grant owner`).",
                 err=True,
             )
-            run(Settings(**{**vars(settings), "counts": counts}), host, port, workers)
+            if not run(Settings(**{**vars(settings), "counts": counts}), taken, workers):
+                typer.echo("The service did not start; the lines above say why.", err=True)
+                raise typer.Exit(1)
 
 
 def _opened(settings: object) -> dict:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 VARIABLE = "CONFIDE_SERVICE_SETTINGS"
 #: Seconds that requests have to end once the service is told to stop.
 GRACE = 30
+#: Status of a worker of uvicorn that failed before it served.
+_NOT_STARTED = 3
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,7 @@ def application() -> FastAPI:
 
     from confide.service.app import create_app
 
+    end_with_parent()
     settings = Settings.of_environment()
     service = settings.opened()
     app = create_app(service, counts=settings.counts)
@@ -134,8 +141,45 @@ def warm(service: Service) -> None:
         service.answer(Analyst("", "no such key"), [row], "warm")
 
 
-def run(settings: Settings, host: str, port: int, workers: int) -> None:
-    """Serve until told to stop.
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket at an address: what is taken or not ours is found before anything is said or loaded.
+
+    Raises
+    ------
+    ParameterError
+    """
+    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise ParameterError(
+            f"The service cannot listen at {host} port {port}: {error.strerror or type(error).__name__}.",
+            "Pass another host=... or port=..., or stop what listens there.",
+        ) from None
+    taken.set_inheritable(True)
+    return taken
+
+
+def end_with_parent() -> None:
+    """Stop this worker, as SIGTERM does, when the process that started it is gone.
+
+    Killed, that process cannot stop its workers, and they would go on answering with nobody to stop them.
+    """
+    parent = parent_process()
+    if parent is None:  # the only worker is the command itself
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="end with parent", daemon=True).start()
+
+
+def run(settings: Settings, taken: socket.socket, workers: int) -> bool:
+    """Serve at a socket of `listening` until told to stop; return whether the service had started.
 
     Raises
     ------
@@ -144,17 +188,16 @@ def run(settings: Settings, host: str, port: int, workers: int) -> None:
     """
     try:
         import uvicorn
+        from uvicorn.supervisors import Multiprocess
     except ImportError:
         raise ParameterError(
             "The service needs uvicorn, which is not installed.",
             "Install the extra: pip install 'confide[serve]'.",
         ) from None
     os.environ[VARIABLE] = settings.to_json()
-    uvicorn.run(
+    config = uvicorn.Config(
         "confide.service.worker:application",
         factory=True,
-        host=host,
-        port=port,
         workers=workers,
         # A line a request would tell who asks when; the schedule and the ledger say what the owner needs.
         access_log=False,
@@ -163,3 +206,15 @@ def run(settings: Settings, host: str, port: int, workers: int) -> None:
         log_level="info",
         timeout_graceful_shutdown=GRACE,
     )
+    with taken, suppress(KeyboardInterrupt):
+        if workers > 1:
+            supervisor = Multiprocess(config, sockets=[taken])
+            supervisor.run()
+            return all(worker.process.exitcode != _NOT_STARTED for worker in supervisor.processes)
+        server = uvicorn.Server(config)
+        try:
+            server.run(sockets=[taken])
+        except SystemExit as end:  # uvicorn's way to say that the application did not start
+            return not end.code
+        return server.started
+    return True
