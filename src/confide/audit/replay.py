@@ -181,7 +181,12 @@ def _wrappers() -> dict[str, tuple[Any, Any]]:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[Recorder]:
-    """Let a recorder see the calls of mechanisms, and the charges, inside the block."""
+    """Let a recorder see the calls of mechanisms, and the charges, inside the block.
+
+    Every module of this library that holds one of the functions gets its wrapper. A function that other code
+    imported by name before is not seen: what it draws then reaches the result past the recorder, which
+    `faults` reports.
+    """
     wrappers = {id(plain): wrapper for plain, wrapper in _wrappers().values()}
     owners = [_owner(where)[0] for where in _wrapped if "." in where.partition(":")[2]]
     owners += [m for name, m in list(sys.modules.items()) if name.startswith("confide") and m is not None]

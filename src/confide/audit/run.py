@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confide.audit import blackbox, exact, replay, sides
+from confide.audit import blackbox, exact, options, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.registry import Claim, Kind, Pair, claims
@@ -80,7 +80,8 @@ def _pairs(claim: Claim, effort: Effort) -> list[Pair]:
 
 
 def _replay(claim: Claim, effort: Effort) -> Finding | None:
-    return replay.check(claim, _pairs(claim, effort))
+    pairs = _pairs(claim, effort)
+    return options.check(claim, pairs, pairs if effort.full else pairs[:1])
 
 
 def _sides(claim: Claim, effort: Effort) -> Finding | None:
