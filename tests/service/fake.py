@@ -50,10 +50,16 @@ class FakeService:
         self.raised = None
         self.unstable = False
         self.overruns = 0
+        self.admitted, self.full = [], False
 
     def analyst_of(self, key):
         name = KEYS.get(key)
         return None if name is None else Analyst(name, name, name == OWNER)
+
+    def admit(self, analyst):
+        self.admitted.append(analyst.name)
+        if self.full:
+            raise TooManyRequests(0.2)
 
     def answer(self, analyst, rows, request_id):
         if self.raised is not None:

@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request, Response
 
 from confide.privacy.exact import show
 from confide.service import shown
-from confide.service.bodies import FORM, form_fields, read
+from confide.service.bodies import FORM, form_fields
 from confide.service.page.form import CELL, CSRF, REQUEST
 from confide.service.page.render import live, page, refused
 from confide.service.page.style import css
@@ -28,6 +28,7 @@ from confide.service.page.views import Outcome, Overview
 from confide.service.problems import ProblemError
 from confide.service.records import ANSWERED
 from confide.service.routes import answered, request_id_of
+from confide.service.visit import Visit
 
 if TYPE_CHECKING:
     from confide.ledger import Spending
@@ -80,7 +81,10 @@ def add(app: FastAPI, front: Front) -> None:
             return _asked_for_key()
         analyst, key = owner
         try:
-            fields = form_fields(await read(request, FORM, _LARGEST_FORM), len(front.reader.columns) + 8)
+            visit = Visit(front)
+            fields = form_fields(
+                await visit.receive(request, FORM, _LARGEST_FORM), len(front.reader.columns) + 8
+            )
         except ProblemError as error:
             return _html(refused(error.title, error.detail), error.status)
         if not _same_origin(request) or not hmac.compare_digest(
@@ -90,7 +94,7 @@ def add(app: FastAPI, front: Front) -> None:
                 refused("The form was not sent from this page.", "Nothing was charged. Load the page again."),
                 403,
             )
-        outcome, status = await _outcome(front, request, analyst, fields)
+        outcome, status = await _outcome(visit, request, analyst, fields)
         return await drawn(key, outcome, status)
 
     @app.get("/page.css", include_in_schema=False)
@@ -109,21 +113,23 @@ def _html(text: str, status: int = 200) -> Response:
 def _asked_for_key() -> Response:
     text = refused(
         "The owner's key is needed.",
-        "Give it as the password; the name may be anything. `confide serve` printed it when it was made.",
+        "Give it as the password; the name may be anything. `confide ledger grant owner` showed it once.",
     )
     return Response(text.encode(), 401, headers=_BASIC, media_type=HTML)
 
 
 async def _owner(front: Front, request: Request) -> tuple[Analyst, str] | None:
     """Return the owner and the key that was given, or None, the same in every case."""
-    scheme, _, word = request.headers.get("authorization", "").partition(" ")
+    sent = request.headers.getlist("authorization")
+    scheme, _, word = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     if scheme.lower() != "basic" or len(word) > 1024:
         return None
     try:
         key = base64.b64decode(word.strip(), validate=True).decode("ascii").partition(":")[2]
     except (binascii.Error, ValueError):
         return None
-    analyst = await front.call(front.service.analyst_of, key)
+    async with Visit(front):
+        analyst = await front.call(front.service.analyst_of, key)
     return (analyst, key) if analyst is not None and analyst.owner else None
 
 
@@ -142,13 +148,15 @@ def _same_origin(request: Request) -> bool:
 
 
 async def _outcome(
-    front: Front, request: Request, analyst: Analyst, fields: Mapping[str, str]
+    visit: Visit, request: Request, analyst: Analyst, fields: Mapping[str, str]
 ) -> tuple[Outcome, int]:
+    front = visit.front
     cells = {name.removeprefix(CELL): text for name, text in fields.items() if name.startswith(CELL)}
     try:
-        request_id = request_id_of(request, {REQUEST: fields.get(REQUEST, "")})
-        asked = front.reader.of_form(cells)
-        answers = await answered(front, analyst, asked, request_id)
+        async with visit:
+            request_id = request_id_of(request, {REQUEST: fields.get(REQUEST, "")})
+            asked = front.reader.of_form(cells)
+            answers = await answered(visit, analyst, asked, request_id)
     except ProblemError as error:
         wrong = {item.field for item in error.errors}
         known = {column.name for column in front.reader.columns}
@@ -172,4 +180,6 @@ def _told(answers: Answers, asked: Asked, cells: dict[str, str]) -> Outcome:
 def words(spending: Spending) -> str:
     """Return an amount for people."""
     delta = f", delta {show(spending.delta)}" if spending.delta else ""
+    if spending.rho is not None:
+        return f"rho {show(spending.rho)} (epsilon {show(spending.epsilon)}{delta})"
     return f"epsilon {show(spending.epsilon)}{delta}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from confide.errors import BudgetError, ConfideError
 from confide.ledger.budget import text
 from confide.service import metrics, schemas
-from confide.service.bodies import JSON, json_object, read
+from confide.service.bodies import JSON, json_object
 from confide.service.problems import FieldError, ProblemError, invalid, of_failure, pointer, unreadable
 from confide.service.records import (
     Analyst,
@@ -26,15 +26,17 @@ from confide.service.records import (
     TooManyRequests,
     TotalExhausted,
 )
-from confide.service.rows import Asked, rows_of
+from confide.service.rows import Asked, RowReader, rows_of
 from confide.service.service import OVERRUN
+from confide.service.visit import Visit, key_of, single, unknown_key
 
 if TYPE_CHECKING:
     from confide.ledger import Spending
     from confide.service.app import Front
 
 _REQUEST_ID = re.compile(schemas.REQUEST_ID)
-_BEARER = {"WWW-Authenticate": 'Bearer realm="confide"'}
+#: Bytes of a body that is parsed on a thread, so that others' answers leave on time.
+LARGE = 1 << 14
 _SECURITY = {"security": [{"key": []}]}
 
 
@@ -46,33 +48,31 @@ def add(app: FastAPI, front: Front) -> None:
         "/v1/predict",
         summary="Ask for private answers",
         response_model=schemas.Answered,
-        responses=schemas.problems(400, 401, 403, 409, 413, 415, 422, 429, 500, 503),
+        responses=schemas.problems(400, 401, 403, 408, 409, 413, 415, 422, 429, 500, 503),
         openapi_extra={**schemas.predict_document(reader.columns, reader.most), **_SECURITY},
     )
     async def predict(request: Request) -> Response:
         """Answer one row, or several; charge the account once for each request id."""
-        analyst = await caller(front, request)
-        body = json_object(await read(request, JSON, reader.body_limit))
-        request_id = request_id_of(request, body)
-        asked = rows_of(body, reader)
-        answers = await answered(front, analyst, asked, request_id)
+        key = key_of(request)
+        async with Visit(front) as visit:
+            analyst, raw = await visit.question(request, key, JSON, reader.body_limit)
+            parse = partial(question_of, request, raw, reader)
+            request_id, asked = parse() if len(raw) <= LARGE else await front.call(parse)
+            answers = await answered(visit, analyst, asked, request_id)
         return _json(told(answers, request_id, asked))
 
     @app.get(
         "/v1/budget",
         summary="The caller's own account",
         response_model=schemas.Budget,
-        responses=schemas.problems(401, 500, 503),
+        responses=schemas.problems(400, 401, 429, 500, 503),
         openapi_extra=_SECURITY,
     )
     async def budget(request: Request) -> Response:
         """Say what the account may spend, has spent and has left."""
-        analyst = await caller(front, request)
-        arrival = time.monotonic()
-        try:
-            view = await front.call(service.budget, analyst)
-        finally:
-            await front.schedule.wait(arrival, 0)
+        key = key_of(request)
+        async with Visit(front) as visit:
+            view = await front.call(service.budget, await visit.caller(key))
         return _json(
             {
                 "analyst": view.name,
@@ -104,7 +104,7 @@ def add(app: FastAPI, front: Front) -> None:
         summary="Constants; counters for the owner's key",
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **schemas.problems(401, 500),
+            **schemas.problems(400, 401, 429, 500, 503),
         },
         response_class=Response,
         openapi_extra={"security": [{}, {"key": []}]},
@@ -113,8 +113,10 @@ def add(app: FastAPI, front: Front) -> None:
         """Say public constants of the configuration; with the owner's key also counts of requests."""
         counts = None
         if "authorization" in request.headers:
-            if not (await caller(front, request)).owner:
-                raise unknown_key()
+            key = key_of(request)
+            async with Visit(front) as visit:
+                if not (await visit.caller(key)).owner:
+                    raise unknown_key()
             counts = await front.call(front.counters.sums)
         return Response(exposition(front, counts), media_type=metrics.MEDIA_TYPE)
 
@@ -123,36 +125,18 @@ def _json(body: Mapping[str, Any]) -> Response:
     return Response(json.dumps(body, separators=(",", ":")).encode("ascii"), media_type=JSON)
 
 
-# ---- who asks -----------------------------------------------------------------------------------------
+# ---- what is asked ----------------------------------------------------------------------------------------
 
 
-def unknown_key() -> ProblemError:
-    """Return the one problem of a key that is missing, malformed, unknown, rotated or revoked."""
-    return ProblemError(
-        401,
-        "key",
-        "A key of this service is needed.",
-        "Send the header Authorization: Bearer KEY, with a key of `confide ledger grant`.",
-        headers=_BEARER,
-    )
-
-
-async def caller(front: Front, request: Request) -> Analyst:
-    """Return who a request's bearer key stands for.
+def question_of(request: Request, raw: bytes, reader: RowReader) -> tuple[str, Asked]:
+    """Return the request id and the rows of a body.
 
     Raises
     ------
     ProblemError
-        401, the same in every case.
     """
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    key = key.strip()
-    if scheme.lower() != "bearer" or not key or len(key) > 512 or not key.isascii():
-        raise unknown_key()
-    analyst = await front.call(front.service.analyst_of, key)
-    if analyst is None:
-        raise unknown_key()
-    return analyst
+    body = json_object(raw)
+    return request_id_of(request, body), rows_of(body, reader)
 
 
 def request_id_of(request: Request, body: Mapping[str, Any]) -> str:
@@ -163,9 +147,7 @@ def request_id_of(request: Request, body: Mapping[str, Any]) -> str:
     ProblemError
     """
     sent = [
-        value
-        for value in (request.headers.get("idempotency-key"), body.get("request_id"))
-        if value is not None
+        value for value in (single(request, "Idempotency-Key"), body.get("request_id")) if value is not None
     ]
     rule = "A request id is 1 to 128 letters, digits or . _ : - in ASCII."
     if "request_id" in body and body["request_id"] is None:
@@ -186,16 +168,15 @@ def request_id_of(request: Request, body: Mapping[str, Any]) -> str:
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-async def answered(front: Front, analyst: Analyst, asked: Asked, request_id: str) -> Answers:
-    """Return answers at their time.
+async def answered(visit: Visit, analyst: Analyst, asked: Asked, request_id: str) -> Answers:
+    """Return answers; they leave when the visit ends.
 
     Raises
     ------
     ProblemError
-        At the same time.
     """
-    arrival, count = time.monotonic(), len(asked.rows)
-    front.counters.add(metrics.ROWS, count)
+    front, visit.rows = visit.front, len(asked.rows)
+    front.counters.add(metrics.ROWS, visit.rows)
     try:
         return await front.call(front.service.answer, analyst, asked.rows, request_id)
     except ConfideError as error:
@@ -203,8 +184,6 @@ async def answered(front: Front, analyst: Analyst, asked: Asked, request_id: str
         if found.status < 500:
             front.counters.add(metrics.REFUSED)
         raise found from None
-    finally:
-        await front.schedule.wait(arrival, count)
 
 
 def refusal(error: ConfideError) -> ProblemError:
@@ -294,8 +273,8 @@ def told(answers: Answers, request_id: str, asked: Asked) -> dict[str, Any]:
 
 
 def amount(spending: Spending) -> dict[str, str]:
-    """Return an amount as exact text."""
-    return {"epsilon": text(spending.epsilon), "delta": text(spending.delta)}
+    """Return an amount as exact text; under zCDP with its rho, since only rhos add up."""
+    return spending.to_dict()
 
 
 # ---- what holds ---------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ class Amount(_Closed):
 
     epsilon: str = Field(examples=["1/10"])
     delta: str = Field(examples=["0"])
+    rho: str | None = Field(None, description="Of a zCDP ledger alone: what adds up there, exactly.")
 
 
 class Answered(_Closed):
@@ -107,9 +108,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 _TITLES = {
-    400: "The body or the request id cannot be read.",
+    400: "The body, the request id or a header cannot be read.",
     401: "No key, or one that is not known.",
     403: "The budget, or the key, does not allow it.",
+    408: "The body did not come in time.",
     409: "The request id was used for other rows or another model, or header and body name two.",
     413: "The body is too large.",
     415: "The body is no JSON.",

@@ -126,6 +126,15 @@ class Service:
         """Return whose key this is, or None; compares in constant time."""
         return self._ring.analyst_of(key)
 
+    def admit(self, analyst: Analyst) -> None:
+        """Count a request in the analyst's rate; call it before anything else is done for the request.
+
+        Raises
+        ------
+        TooManyRequests
+        """
+        self._limiter.take(analyst.name)
+
     # -- answers ---------------------------------------------------------------------------------------
 
     def answer(self, analyst: Analyst, rows: Sequence[Any], request_id: str) -> Answers:
@@ -142,7 +151,6 @@ class Service:
 
         Raises
         ------
-        TooManyRequests
         ParameterError, RowError
             Malformed; nothing is stored of it.
         KeyRevoked, RequestReused, BudgetError, RefusedError
@@ -150,7 +158,6 @@ class Service:
         LedgerError
             If the store failed. The outcome may be unknown: ask again with the same request id.
         """
-        self._limiter.take(analyst.name)
         name = self._names.request(analyst.name, keys.request_name(request_id))
         matrix = self._read(rows)
         check_queries(self.model.certified, matrix)
