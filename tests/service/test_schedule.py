@@ -150,7 +150,7 @@ def test_an_overrun_is_named_by_the_guarantee_from_then_on(service_of):
 
     service.answer = slow
     client.post("/v1/predict", json={"row": row}, headers=headers)
-    assert client.get("/v1/guarantee").json()["assumptions"] == [KEPT, OVERRUN]
+    assert client.get("/v1/guarantee").json()["assumptions"] == [OVERRUN]
     assert service.overruns == 1
     counts = client.get("/metrics", headers={"Authorization": "Bearer owner-key"}).text
     assert "confide_schedule_overruns_total 1" in counts.splitlines()

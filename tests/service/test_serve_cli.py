@@ -176,6 +176,21 @@ def test_from_a_key_to_an_answer_and_a_clean_stop(model, ledger, workers, tmp_pa
     assert "ada" not in text
 
 
+def test_a_rehearsal_charges_counts_and_delays_nothing(model, ledger):
+    import asyncio
+
+    from confide.ledger import Ledger
+    from confide.service.worker import Settings, rehearse, warm
+
+    service = Settings(str(model), ledger, {"epsilon": "1/10", "schedule_ms": 0.001}).opened()
+    before = Ledger.from_handle(ledger).verify()
+    warm(service)
+    asyncio.run(rehearse(service))
+    assert Ledger.from_handle(ledger).verify() == before
+    assert service.guarantee().assumptions == ()  # no overrun, though the schedule cannot be kept
+    service.close()
+
+
 def test_a_taken_address_is_said_before_any_promise(model, ledger):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

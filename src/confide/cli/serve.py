@@ -42,7 +42,7 @@ def serve(
     burst: Annotated[int, typer.Option(help="Requests of each analyst at once.")] = 200,
     schedule_ms: Annotated[
         float, typer.Option(help="An answer leaves so long after its request, or a multiple; 0: no schedule.")
-    ] = 25.0,
+    ] = 100.0,
     row_ms: Annotated[float, typer.Option(help="Time that the schedule grants to each row.")] = 0.25,
     accept: Annotated[
         list[str] | None,

@@ -56,7 +56,7 @@ class ServiceConfig(BaseModel):
     rows: int = Field(1000, ge=1, le=100_000)
     rate: float = Field(100.0, gt=0, allow_inf_nan=False)
     burst: int = Field(200, ge=1)
-    schedule_ms: float = Field(25.0, ge=0, allow_inf_nan=False)
+    schedule_ms: float = Field(100.0, ge=0, allow_inf_nan=False)
     row_ms: float = Field(0.25, ge=0, allow_inf_nan=False)
     workers: int = Field(1, ge=1, le=1024)
 

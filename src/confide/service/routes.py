@@ -284,7 +284,9 @@ def promised(front: Front) -> dict[str, Any]:
     """Return the guarantee as plain values."""
     promise, config, schedule = front.service.guarantee(), front.service.config, front.schedule
     total = promise.total
-    late = (OVERRUN,) if front.counters.sums()[metrics.OVERRUNS] else ()
+    late = OVERRUN in promise.assumptions or bool(front.counters.sums()[metrics.OVERRUNS])
+    # An answer that was late stands in the place of the promise that answers are on time.
+    times = OVERRUN if late else schedule.assumption
     return {
         "sentence": promise.sentence,
         "answer": str(promise.answer),
@@ -293,7 +295,7 @@ def promised(front: Front) -> dict[str, Any]:
         "adjacency": total.adjacency.value,
         "unit": total.unit,
         "release": config.release,
-        "assumptions": list(dict.fromkeys((*promise.assumptions, schedule.assumption, *late))),
+        "assumptions": list(dict.fromkeys((*promise.assumptions, times))),
         "schedule": f"An answer leaves {config.schedule_ms:g} ms after its request, or a multiple of that: "
         f"as many as {config.row_ms:g} ms a row need."
         if schedule.step

@@ -117,6 +117,7 @@ def application() -> FastAPI:
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
+        await rehearse(service)
         yield
         service.close()
 
@@ -139,6 +140,49 @@ def warm(service: Service) -> None:
     row = example_row(feature_columns(service.model.schema))
     with suppress(KeyRevoked):
         service.answer(Analyst("", "no such key"), [row], "warm")
+
+
+async def rehearse(service: Service) -> None:
+    """Send one question with a key of nobody through an application of its own, before the port is open.
+
+    What HTTP needs at first (routes, threads of this loop, the look-up of a key) is loaded then. It is on
+    no schedule and in no count, so that it cannot be late.
+    """
+    from confide.prediction.model import feature_columns
+    from confide.service.app import create_app
+    from confide.service.rows import example_row
+    from confide.service.schedule import Schedule
+
+    app = create_app(service)
+    app.state.front.schedule = Schedule(0)
+    body = json.dumps({"row": example_row(feature_columns(service.model.schema))}).encode()
+    head = {"host": "rehearsal", "content-type": "application/json", "content-length": str(len(body)),
+            "authorization": "Bearer of-nobody"}  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        pass
+
+    await app(
+        {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/v1/predict",
+            "raw_path": b"/v1/predict",
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(name.encode(), value.encode()) for name, value in head.items()],
+            "client": None,
+            "server": None,
+        },
+        receive,  # type: ignore[arg-type]
+        send,
+    )
 
 
 def listening(host: str, port: int) -> socket.socket:
