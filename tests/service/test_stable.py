@@ -192,6 +192,72 @@ def test_a_restored_backup_pays_another_epoch(local, tmp_path, counter_folder):
     local.ledger.verify()
 
 
+def test_a_backup_is_noticed_by_what_another_worker_told_of_a_crashed_one(
+    local, tmp_path, counter_folder, monkeypatch
+):
+    path = tmp_path / "ledger.db"
+    service, other = local.open(epsilon=1000).epochs(), local.epochs()
+    ann = local.analyst(service, epsilon=1000)
+    service.answer(ann, local.stable, "1")
+    for held in (service, other):
+        held.close()
+    backup(local, path)
+    service, other = local.epochs(), local.epochs()
+    with monkeypatch.context() as patch:
+        patch.setattr(service._place, "witness", lambda mark: None)  # killed before it
+        service.answer(ann, local.unstable, "2")  # ends the epoch that the backup holds open
+    assert other.answer(ann, local.unstable, "2").replayed
+    restore(local, path)
+    (counter_folder / f"{local.ledger.parts().dataset.ledger_id}.counter").unlink()
+    service = local.epochs()
+    assert service.answer(ann, [[0.95, 0.0]], "3").cost.epsilon == 20
+    local.restart()  # and from then on as ever
+    assert local.epochs().answer(ann, [[0.95, 0.2]], "4").cost.epsilon == 0
+    local.ledger.verify()
+
+
+def test_a_witness_that_cannot_be_written_leaves_none_in_the_folder(local, counter_folder, monkeypatch):
+    service, other = local.open(epsilon=1000).epochs(), local.epochs()
+    ann = local.analyst(service, epsilon=1000)
+    service.answer(ann, local.stable, "1")
+    assert len(list(counter_folder.glob("*.worker*.counter"))) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Counter, "advance", lambda self, mark: False)
+        other.answer(ann, local.stable, "1")
+    assert not list(counter_folder.glob("*.worker*.counter"))
+    local.restart()
+    assert local.epochs().answer(ann, [[0.95, 0.0]], "2").cost.epsilon == 20
+
+
+def test_the_secret_of_a_dropped_epoch_is_overwritten(bench, counter_folder):
+    service = bench.open(epsilon=1000).epochs()
+    ann = bench.analyst(service, epsilon=1000)
+    service.answer(ann, bench.stable, "1")
+    bench.restart()
+    for path in counter_folder.glob("*.worker*.counter"):
+        path.unlink()
+    bench.epochs().answer(ann, [[0.95, 0.0]], "2")
+    with Store.at(bench.ledger._url).reading() as connection:
+        held = Store.at(bench.ledger._url).rows(
+            connection, "SELECT secret FROM confide_secret ORDER BY sequence"
+        )
+    assert bytes(held[0][0]) == b""
+    assert b"rho" in bytes(held[1][0])
+    bench.ledger.verify()
+
+
+def test_files_beside_the_store_are_the_owner_s_alone(local, counter_folder):
+    mask = os.umask(0o022)
+    try:
+        service = local.open(epsilon=1000).epochs()
+        service.answer(local.analyst(service, epsilon=1000), local.stable, "1")
+    finally:
+        os.umask(mask)
+    modes = {path.suffix: path.stat().st_mode & 0o777 for path in counter_folder.iterdir()}
+    assert modes == {".counter": 0o600, ".place": 0o600}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in counter_folder.iterdir())
+
+
 def test_a_crash_between_commit_and_answer(bench, monkeypatch):
     """The stored answer is given; the epoch goes on, and its entry is witnessed before that answer leaves."""
 

@@ -185,6 +185,7 @@ def remember_place(directory: Path, location: str, dataset: str, ledger_id: str)
             return
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_suffix(f".{os.getpid()}")
+        draft.touch(0o600)
         draft.write_text(ledger_id)
         os.replace(draft, path)
 

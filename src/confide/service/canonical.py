@@ -64,7 +64,6 @@ class Names:
         terms = json.dumps([config.release, str(config.epsilon), str(config.delta)]).encode()
         self._key = hmac.digest(secret, b"confide service query:" + model + terms, "sha256")
         self._apart = config.stable
-        self._apart = config.stable
         self._requests = hmac.digest(secret, b"confide service request", "sha256")
         self.release = hmac.digest(self._key, b"release", "sha256")[:NAME_BYTES]
 
@@ -73,8 +72,6 @@ class Names:
         data = rows.astype("<f8", copy=False).tobytes()
         size = len(data) // max(1, rows.shape[0])
         new, key = hashlib.blake2b, self._key
-        if self._apart:
-            key = hmac.digest(key, b"analyst:" + analyst.encode(), "sha256")
         if self._apart:
             key = hmac.digest(key, b"analyst:" + analyst.encode(), "sha256")
         return [

@@ -121,9 +121,7 @@ class Lateness:
                 store.execute(connection, _NOTE, (number, chain.now()))
             self._written = True
         except ConfideError:
-            _log.warning(
-                "the store could not note an overrun of the schedule; it is noted at the next"
-            )
+            _log.warning("the store could not note an overrun of the schedule; it is noted at the next")
 
     def ever(self) -> bool:
         """Return whether one did, in this process or before.

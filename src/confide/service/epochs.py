@@ -9,7 +9,9 @@ An epoch belongs to a *place*: a random name in a file beside the counters, lock
 it. A restarted process takes the same place and goes on with its epochs; a second one finds it locked and
 gets another, whose epochs are its own. Beside the place lies a witness: the last entry of the chain that
 carried an answer of this place. It is written before an answer leaves. A chain that does not hold it was
-restored from a backup; the epochs in it may have ended since, so all of the place are dropped.
+restored from a backup; the epochs in it may have ended since, so all of the place are dropped, and their
+secrets overwritten. Another worker may have told what ended our epoch, after a crash of ours before the
+witness was written: so the chain must hold the witnesses of all workers in the folder.
 
 ==============================================  ========================================================
 event                                           what becomes of the epoch
@@ -20,6 +22,9 @@ a backup restored, counter deleted by the owner dropped; the next new query pays
 secret missing, damaged or not the last kept    as above
 crash between commit and answer                 goes on; the request id gives the answer that was stored
 witness lost                                    as for a backup
+crash before the witness, its answer told by    as for a backup: the other worker's witness shows it
+another worker, then a backup restored
+the witness cannot be written                   all witnesses of the folder are removed: as above
 an unstable query                               ended; the next new query pays another
 the budget refuses an epoch within a request    the rows before it are answered, the others unanswered
 ==============================================  ========================================================
@@ -38,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.errors import BudgetError, ParameterError
+from confide.errors import BudgetError, LedgerError, ParameterError
 from confide.ledger import chain
 from confide.ledger.budget import add
 from confide.ledger.chain import Mark
@@ -64,6 +69,7 @@ _SET = (
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dataset_id, release, place, analyst) "
     "DO UPDATE SET sequence = excluded.sequence, hash = excluded.hash, kept = excluded.kept"
 )
+_DROPPED = "SELECT sequence, hash FROM confide_service_epoch WHERE dataset_id = ? AND place = ?"
 _DROP = "DELETE FROM confide_service_epoch WHERE dataset_id = ? AND place = ?"
 _PLACES = 1024
 
@@ -134,10 +140,39 @@ class Place:
                 self._checked = self._pending is not None and _holds(session, self._pending)
             if not self._checked and (Place, self.name) not in session.shelf:
                 session.shelf[(Place, self.name)] = True
-                seen = None if self._witness is None else self._witness.read()
-                if seen is None or not _holds(session, seen):
-                    session.store.execute(session.connection, _DROP, (session.dataset.id, self.name))
+                whole = self._whole(session)
+                if not whole:  # of another history: what comes is witnessed anew, by every worker
+                    self._remove_witnesses()
+                if not whole or self._witness is None or self._witness.read() is None:
+                    self._drop(session)
             return self.name
+
+    def _whole(self, session: Session) -> bool:
+        """Whether the chain holds what any worker of this folder has told."""
+        marks = []
+        for path in self._witnesses():
+            counter = Counter(path.parent, path.name.removesuffix(".counter"))
+            marks.append(counter.read())
+            counter.close()
+        return all(mark is not None and _holds(session, mark) for mark in marks)
+
+    def _witnesses(self) -> list[Path]:
+        if self._directory is None:
+            return []
+        return sorted(self._directory.glob(f"{self._ledger_id}.worker*.counter"))
+
+    def _remove_witnesses(self) -> None:
+        for path in self._witnesses():
+            with suppress(OSError):
+                path.unlink()
+
+    def _drop(self, session: Session) -> None:
+        """Forget the epochs of this place, and their secrets."""
+        store, connection, place = session.store, session.connection, (session.dataset.id, self.name)
+        for sequence, hash_ in store.rows(connection, _DROPPED, place):
+            with suppress(LedgerError):  # an entry that is not there has no secret that could be used
+                Keep(sequence, hash_, b"").apply(session)
+        store.execute(connection, _DROP, place)
 
     def leave(self, session: Session) -> Mark:
         """Return the head of the chain as it is now: once it is committed, so is what `enter` decided."""
@@ -151,9 +186,8 @@ class Place:
         if self._witness is None:
             return
         if not self._witness.advance(mark):
-            # The next process must not take up what this one went on with.
-            with suppress(OSError):
-                self._witness.path.unlink()
+            # No process must take up what this one, or another one's answer told here, went on with.
+            self._remove_witnesses()
 
     def close(self) -> None:
         """Give the place up."""
