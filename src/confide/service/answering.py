@@ -14,6 +14,7 @@ the request id with other rows               `RequestReused`
 the request id after the model or the        `RequestOfAnotherModel`: what it was answered is not this
 settings of an answer changed                model's, and is not told
 a query of this analyst's own past           its answer, at no cost, whatever the request id
+nothing in the request is new                its id is stored, its answers are not once more
 a query of another's past                    that answer; this analyst's account pays, the total does not
 the same query twice in one request          one draw, one price
 the same query in two requests at once       one draw: transactions come one after the other
@@ -191,14 +192,21 @@ class Asked:
                 "This request id was used for other rows.", "Nothing was charged. Use a new request id."
             )
         answers = np.frombuffer(record.answers, dtype="<i4")
+        if not record.answers:  # nothing was new: its queries hold them
+            answers = np.array([_answer(shelf, query) for query in self.queries], dtype="<i4")
         return shelf, self._result(session, answers, read_vector(record.cost), True)
 
     def finish(
         self, session: Session, shelf: Shelf, answers: Labels, cost: Vector, paid: int, drawn: int
     ) -> Told:
-        """Write the record; return what the request came to."""
+        """Write the record; return what the request came to.
+
+        Where nothing was new the answers lie with their queries, and are not written again: a free request
+        costs the store a row of fixed size, whatever it asks.
+        """
         stored = answers.astype("<i4")
-        record = Record(self.content, stored.tobytes(), write_vector(cost))
+        held = stored.tobytes() if paid or drawn else b""
+        record = Record(self.content, held, write_vector(cost))
         shelf.answer(self.name, record, self.analyst.name, (len(self.queries), paid, drawn))
         return self._result(session, stored, cost, False)
 
