@@ -176,6 +176,31 @@ def test_from_a_key_to_an_answer_and_a_clean_stop(model, ledger, workers, tmp_pa
     assert "ada" not in text
 
 
+def test_show_tells_what_accounts_paid_where_the_total_paid_another_amount(model, ledger):
+    from confide.service.worker import Settings
+
+    assert "of account" not in call("ledger", "show", "--ledger", ledger).output
+    service = Settings(str(model), ledger, {"epsilon": "1/8"}).opened()
+    for name in ("ann", "bob"):
+        analyst = service.analyst_of(service.grant(name, 1))
+        service.answer(analyst, [{"age": 30, "ward": "north"}], "r")
+    service.close()
+    for columns in ("80", "200"):
+        told = (
+            CliRunner().invoke(app, ["ledger", "show", "--ledger", ledger], env={"COLUMNS": columns}).output
+        )
+        assert "accounts do not add up" in " ".join(told.split())
+        cells = [
+            [cell.strip() for cell in line.split("│")] for line in told.splitlines() if "1 new, 0" in line
+        ]
+        (row,) = cells
+        at = row.index("bob")
+        assert row[at + 1 : at + 4] == ["0", "0", "0.125"]
+        assert any(
+            len(cell) >= 16 and cell[10:11] == " " and cell[13:14] == ":" for cell in row
+        )  # to the minute
+
+
 def test_a_rehearsal_charges_counts_and_delays_nothing(model, ledger):
     import asyncio
 

@@ -13,12 +13,20 @@ from confide.cli import keys
 from confide.cli.shared import Json, reporting
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     from confide.ledger import Ledger
 
 #: Charges that a table for people lists; JSON and exports hold all.
 LISTED = 50
+_APART = (
+    "An account may pay another amount than the total, so that accounts do not add up to it. "
+    "'n new, m drawn': n answers were new to the analyst, whose account pays for them; m of them were new to "
+    "all, and the total pays for those alone. A block is paid when its first answer is drawn; the others of it "
+    "then cost 0."
+)
 
 app = typer.Typer(
     help="Budgets of datasets: what may be spent, what was, and by whom.",
@@ -193,27 +201,13 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
     console.print(balances)
 
     if state["charges"]:
-        parts = list(budget.names)
-        # Dates, amounts and status are never cut; where room is short the mechanism goes.
-        wide = console.width >= 100
-        charges = Table(title="Charges")
-        for heading in ("#", "time", "what", *(("mechanism",) if wide else ()), "analyst", *parts, "status"):
-            charges.add_column(
-                heading, no_wrap=heading not in ("what", "mechanism", "analyst"), overflow="fold"
-            )
-        for charge in state["charges"][-listed:] if listed else state["charges"]:
-            charges.add_row(
-                str(charge["sequence"]),
-                _cell(charge["time"][: 19 if wide else 10].replace("T", " ")),
-                _what(charge),
-                *((_cell(charge["mechanism"]),) if wide else ()),
-                _cell(charge["analyst"] or "-"),
-                *(_short(charge["charge"][part]) for part in parts),
-                _cell(charge["status"], "" if charge["status"] == "settled" else "yellow"),
-            )
-        console.print(charges)
+        console.print(
+            _charges(state["charges"][-listed:] if listed else state["charges"], budget.names, console)
+        )
         if listed and len(state["charges"]) > listed:
             line(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
+        if any("account_charge" in charge for charge in state["charges"]):
+            line(_APART)
     for version in state["versions"]:
         line(f"Version {version['version']} of the data since {version['time']}.")
     noun = "entry" if state["entries"] == 1 else "entries"
@@ -232,6 +226,42 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
     for assumption, count in sorted(conditional.items()):
         charges_ = "1 charge rests" if count == 1 else f"{count} charges rest"
         line(_cell(f"Conditional: {charges_} on an assumption: {glossed(assumption)}.", "yellow"))
+
+
+def _charges(listed: list[dict[str, Any]], parts: tuple[str, ...], console: Console) -> Table:
+    """Return the table of charges.
+
+    Times to the minute, amounts and an open status are never cut: where room is short the mechanism goes, and
+    the status where all are settled.
+    """
+    from rich.table import Table
+
+    wide = console.width >= 100
+    settled = not wide and all(charge["status"] == "settled" for charge in listed)
+    apart = any("account_charge" in charge for charge in listed)
+    table = Table(title="Charges, all settled" if settled else "Charges", padding=(0, 1 if wide else 0))
+    headings = ("#", "time", "what", *(("mechanism",) if wide else ()), "analyst", *parts)
+    for heading in (*headings, *(("of account",) if apart else ()), *(() if settled else ("status",))):
+        table.add_column(
+            heading,
+            no_wrap=heading not in ("what", "mechanism", "analyst", "of account"),
+            overflow="fold",
+        )
+    for charge in listed:
+        own = charge.get("account_charge", charge["charge"])
+        paid = ", ".join(_short(own[part]) for part in parts if part == parts[0] or own[part] != "0")
+        status = _cell(charge["status"], "" if charge["status"] == "settled" else "yellow")
+        table.add_row(
+            str(charge["sequence"]),
+            _cell(charge["time"][: 19 if wide else 16].replace("T", " ")),
+            _what(charge),
+            *((_cell(charge["mechanism"]),) if wide else ()),
+            _cell(charge["analyst"] or "-"),
+            *(_short(charge["charge"][part]) for part in parts),
+            *((_cell(paid if charge["analyst"] else "-"),) if apart else ()),
+            *(() if settled else (status,)),
+        )
+    return table
 
 
 def _what(charge: dict[str, Any]) -> Text:
