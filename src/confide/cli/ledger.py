@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 LISTED = 50
 _APART = (
     "An account may pay another amount than the total, so that accounts do not add up to it. "
-    "'n new, m drawn': n answers were new to the analyst, whose account pays for them; m of them were new to "
-    "all, and the total pays for those alone. A block is paid when its first answer is drawn; the others of it "
-    "then cost 0."
+    "'n new, m drawn': n answers were new to the analyst, whose account pays for them; "
+    "m of them were new to all, and the total pays for those alone. "
+    "A block is paid when its first answer is drawn; the others of it then cost 0."
 )
 
 app = typer.Typer(
