@@ -12,8 +12,8 @@ GET /openapi.json     none                            the document of all this
 GET /, POST /         the owner's, as HTTP Basic      the page, and its form
 ====================  ==============================  ============================================
 
-What is answered after the rows were found to fit leaves on the public schedule, refusals too. What is wrong
-with a request itself (key, body, rows) is said at once: it depends on the request alone.
+What is said to whoever shows a key leaves on the public schedule, refusals too: to look the key up takes the
+store, which others use (`confide.service.visit`). A request without a key is refused at once.
 """
 
 from __future__ import annotations

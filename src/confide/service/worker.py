@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 VARIABLE = "CONFIDE_SERVICE_SETTINGS"
 #: Seconds that requests have to end once the service is told to stop.
 GRACE = 30
+#: Of one worker. uvicorn has no clock for a head that comes slowly: that is the gateway's to end.
+MOST_CONNECTIONS, LARGEST_HEAD = 1000, 1 << 14
+#: Seconds that an idle connection stays open.
+KEEP_ALIVE = 5
 #: Status of a worker of uvicorn that failed before it served.
 _NOT_STARTED = 3
 
@@ -247,6 +251,10 @@ def run(settings: Settings, taken: socket.socket, workers: int) -> bool:
         # A line a request would tell who asks when; the schedule and the ledger say what the owner needs.
         access_log=False,
         server_header=False,
+        # Past it 503 at once: connections that send nothing must not eat the files and the memory of others.
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE,
+        h11_max_incomplete_event_size=LARGEST_HEAD,
         proxy_headers=False,
         log_level="info",
         timeout_graceful_shutdown=GRACE,
