@@ -72,6 +72,7 @@ def test_a_key_is_shown_once_and_stays_when_limits_change(ledger):
     assert "confide_" not in later.output
     assert "limit epsilon = 2" in later.stderr
     assert later.stdout == ""  # KEY=$(...) is a key or empty, never prose
+    assert "Warning" not in later.stderr
     assert key not in call("ledger", "show", "--ledger", ledger, "--json").output
     assert key not in call("ledger", "export", "--ledger", ledger).output
 
@@ -115,6 +116,8 @@ def test_check_says_the_guarantee_and_serves_nothing(model, ledger):
         (("--epsilon", "0.1", "--rows", "0"), 2, "rows"),
         (("--epsilon", "0.1", "--schedule-ms", "-1"), 2, "schedule_ms"),
         (("--epsilon", "0.1", "--slack", "1e-6"), 2, "slack"),
+        (("--epsilon", "nan"), 2, "The option --epsilon is 'nan'. Pass a finite"),
+        (("--epsilon", "0.1", "--release", "laplace"), 2, "The option --delta is 0. Pass 0 < delta"),
         (("--epsilon", "6"), 3, "its epsilon can never cover it"),
         (("--epsilon", "0.1", "--block", "60"), 3, "its epsilon can never cover it"),
         (("--epsilon", "0.1", "--delta", "1e-6", "--release", "laplace"), 3, "its delta can never cover it"),
@@ -174,6 +177,27 @@ def test_from_a_key_to_an_answer_and_a_clean_stop(model, ledger, workers, tmp_pa
     assert "Traceback" not in text
     assert "north" not in text
     assert "ada" not in text
+
+
+def test_a_limit_below_what_was_spent_is_told(model, ledger):
+    from confide.service.worker import Settings
+
+    service = Settings(str(model), ledger, {"epsilon": "1/8"}).opened()
+    service.answer(service.analyst_of(service.grant("ann", 1)), [{"age": 30, "ward": "north"}], "r")
+    service.close()
+    assert (
+        "Warning: more was spent" in call("ledger", "grant", "ann", "-l", ledger, "--epsilon", "0.1").stderr
+    )
+    assert "Warning" not in call("ledger", "grant", "ann", "-l", ledger, "--epsilon", "0.125").stderr
+
+
+def test_a_model_that_others_may_read_is_told(model, ledger, tmp_path):
+    copy = tmp_path / "visits.npz"
+    copy.write_bytes(model.read_bytes())
+    for mode, told in ((0o644, True), (0o640, False), (0o600, False)):
+        copy.chmod(mode)
+        said = call("serve", copy, "--ledger", ledger, "--epsilon", "0.1", "--check").stderr
+        assert ("every user of this machine" in said) is told
 
 
 def test_show_tells_what_accounts_paid_where_the_total_paid_another_amount(model, ledger):

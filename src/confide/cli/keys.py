@@ -55,6 +55,8 @@ def grant(
         made = keys.grant(book, name, epsilon, delta) if wanted else None
         account = book.account(name) if wanted else book.grant(name, epsilon, delta)
         told = [f"{plain(name)}: limit {account.limit}; spent {account.spent}."]
+        if account.limit.epsilon < account.spent.epsilon or account.limit.delta < account.spent.delta:
+            told.append("Warning: more was spent than this limit: no new answer until it is raised.")
         if made is None and key:
             told.append("The key that it has stays; for another one: confide ledger rotate.")
         _tell(as_json, {**account.to_dict(), "key": made}, *told, key=made)

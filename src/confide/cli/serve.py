@@ -93,6 +93,7 @@ def serve(
             None if counter is None else str(counter),
             tuple(accept or ()),
         )
+        _warn_of_readers(model)
         with tempfile.TemporaryDirectory(prefix="confide-service-") as counts:
             told = _opened(settings)
             if check:
@@ -112,6 +113,20 @@ def serve(
             if not run(Settings(**{**vars(settings), "counts": counts}), taken, workers):
                 typer.echo("The service did not start; the lines above say why.", err=True)
                 raise typer.Exit(1)
+
+
+def _warn_of_readers(model: Path) -> None:
+    """Say on standard error where others than owner and group may read the model, as secret as the table."""
+    try:
+        mode = model.stat().st_mode
+    except OSError:  # opening it says more
+        return
+    if mode & 0o007:
+        typer.echo(
+            f"Warning: every user of this machine may read or write {model} (mode {mode & 0o777:04o}), "
+            "which is as secret as the table: chmod o= it.",
+            err=True,
+        )
 
 
 def _opened(settings: object) -> dict:

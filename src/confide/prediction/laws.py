@@ -21,7 +21,7 @@ from confide.mechanisms.choice import uniform_integers
 from confide.mechanisms.stream import RandomStream
 from confide.mechanisms.stream import stream as as_stream
 from confide.privacy import Event
-from confide.privacy.exact import Amount, exact
+from confide.privacy.exact import Amount, exact, show
 
 Labels = NDArray[np.int64]
 #: A law lists at most this many distances; larger ones count as the last, which keeps them 1-Lipschitz.
@@ -188,11 +188,16 @@ def class_count(classes: Any) -> int:
     return number
 
 
+def _said(value: object) -> str:
+    """Return what was passed, an exact amount as people write it."""
+    return show(value) if isinstance(value, Fraction) else f"{value!r:.80}"
+
+
 def positive_epsilon(epsilon: Amount) -> Fraction:
     """Return the epsilon of an answer: exact, in (0, 1000]."""
     value = _amount(epsilon)
     if value is None or not 0 < value <= 1000:
-        raise ParameterError(f"The 'epsilon' parameter is {epsilon!r:.80}.", "Pass a number in (0, 1000].")
+        raise ParameterError(f"The 'epsilon' parameter is {_said(epsilon)}.", "Pass a number in (0, 1000].")
     return value
 
 
@@ -201,7 +206,7 @@ def small_delta(delta: Amount, *, positive: bool = False, name: str = "delta") -
     value = _amount(delta)
     if value is None or value >= 1 or (positive and value == 0):
         lower = "0 <" if positive else "0 <="
-        raise ParameterError(f"The '{name}' parameter is {delta!r:.80}.", f"Pass {lower} {name} < 1.")
+        raise ParameterError(f"The '{name}' parameter is {_said(delta)}.", f"Pass {lower} {name} < 1.")
     return value
 
 

@@ -9,7 +9,7 @@ from confide.prediction.laws import Release
 from confide.prediction.ptr import propose_test_release
 from confide.prediction.response import global_law, response_law
 from confide.prediction.smooth import cauchy_law, laplace_law
-from confide.privacy.exact import Amount, exact
+from confide.privacy.exact import Amount, exact, show
 
 #: The release by epochs, which is no function of one query.
 SPARSE_VECTOR = "sparse_vector"
@@ -18,7 +18,9 @@ SPARSE_VECTOR = "sparse_vector"
 def _pure(make: Callable[[Amount, int], Release], name: str) -> Callable[[Amount, Amount, int], Release]:
     def law(epsilon: Amount, delta: Amount, classes: int) -> Release:
         if exact(delta, "delta"):
-            raise UnsupportedError(f"The release {name!r} has no delta; 'delta' is {delta!r}.", "Pass 0.")
+            raise UnsupportedError(
+                f"The release {name!r} has no delta; 'delta' is {show(exact(delta, 'delta'))}.", "Pass 0."
+            )
         return make(epsilon, classes)
 
     return law

@@ -11,7 +11,7 @@ from confide.errors import ParameterError
 from confide.prediction.releases import SPARSE_VECTOR
 from confide.privacy import exact
 
-Exact = Annotated[Fraction, BeforeValidator(lambda value: exact(value, "amount"))]
+Exact = Annotated[Fraction, BeforeValidator(lambda value, info: exact(value, str(info.field_name)))]
 
 
 class ServiceConfig(BaseModel):
@@ -83,7 +83,14 @@ class ServiceConfig(BaseModel):
             return cls(**values)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            name = ".".join(map(str, first["loc"])) or "settings"
+            cause = first.get("ctx", {}).get("error")
+            if isinstance(cause, ParameterError):
+                raise cause from None
+            name = ".".join(map(str, first["loc"]))
+            if not name:
+                raise ParameterError(
+                    f"The settings of the service do not agree: {cause}.", "See `confide serve --help`."
+                ) from None
             raise ParameterError(
                 f"The {name!r} of the service: {first['msg']}.", "See `confide serve --help`."
             ) from None
