@@ -78,7 +78,7 @@ def test_another_analyst_pays_alone_and_sees_its_own_account_alone(opened):
         account = client.get("/v1/budget", headers={"Authorization": f"Bearer {key}"}).json()
         assert account == {
             "analyst": name, "limit": {"epsilon": "1", "delta": "0"}, "spent": {"epsilon": "1/10", "delta": "0"},
-            "left": {"epsilon": "9/10", "delta": "0"}, "answers": 9,
+            "left": {"epsilon": "9/10", "delta": "0"}, "answers": 9, "total_exhausted": False,
         }  # fmt: skip
 
 

@@ -107,6 +107,22 @@ def test_a_large_body_is_parsed_on_a_thread(on, count, monkeypatch):
     assert ("worker" in threads[0].lower()) == (count == 1000), threads
 
 
+def test_an_amount_of_a_zcdp_ledger_has_its_rho_which_adds_up():
+    from fractions import Fraction
+
+    from confide.ledger import Spending
+    from confide.service.schemas import Amount
+
+    basic, zcdp = (
+        Spending(Fraction(1, 10), Fraction(0)),
+        Spending(Fraction(1), Fraction(1, 10**6), Fraction(1, 200)),
+    )
+    assert routes.amount(basic) == {"epsilon": "1/10", "delta": "0"}
+    assert routes.amount(zcdp) == {"epsilon": "1", "delta": "1/1000000", "rho": "1/200"}
+    for told in (basic, zcdp):
+        assert Amount(**routes.amount(told)).model_dump(exclude_none=True) == routes.amount(told)
+
+
 def _request(parts):
     from fastapi import Request
 
