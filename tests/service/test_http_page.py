@@ -287,3 +287,11 @@ def test_a_ledger_without_a_limit_is_drawn():
         text = live(Overview(Account("all", endless, spent), (), ((now, 3.0),)))
         assert "infinity" in text
         assert "0 % spent" in text
+
+
+def test_the_guarantee_has_a_short_line_and_the_wide_table_a_hint(served):
+    _, client = served
+    page = Page(client.get("/", auth=OWNER).text)
+    assert "Epsilon 30 for all answers together." in page.text
+    assert sum(item.get("class") == "claim" for item in page.all("p")) == 1
+    assert "scrolls sideways" in page.text

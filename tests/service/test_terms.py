@@ -6,6 +6,7 @@ import csv
 import io
 import warnings
 from collections import Counter
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -374,3 +375,12 @@ def test_a_column_that_takes_no_gap(tabular):
     )
     with pytest.raises(RowError, match="dose"):
         read(SimpleNamespace(schema=schema, facts=SimpleNamespace(columns=1)), [{"dose": None}], 10)
+
+
+def test_the_history_begins_after_the_ledger_and_never_in_the_future(local, rows):
+    begun = datetime.now(UTC)
+    service = local.open().serve()
+    service.answer(local.analyst(service), rows.ten, "r")
+    times = [time for time, _ in service.overview().history]
+    assert times
+    assert all(begun <= time <= datetime.now(UTC) for time in times)

@@ -103,9 +103,11 @@ def overview(parts: Parts, points: int) -> Overview:
     )
     sums: Any = [sum(column) for column in zip(nothing, *counts.values(), strict=True)]
     total = AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums)
+    # A moment's total is that at its end; its beginning may lie before the ledger, its end has yet to come.
+    now = datetime.now(UTC)
     history = tuple(
         (
-            datetime.fromtimestamp(row[0] * MOMENT, UTC),
+            min(datetime.fromtimestamp((row[0] + 1) * MOMENT, UTC), now),
             float(budget.spending(read_vector(row[1])).epsilon),
         )
         for row in reversed(moments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from confide.ledger.budget import parse
 from confide.privacy.exact import show
 from confide.service.page.views import Account, Overview, Standing
 
@@ -26,8 +27,17 @@ def standing(front: Front) -> Standing:
         sentence=told["sentence"],
         answer=f"One {'epoch' if config.stable else 'answer'} by itself: {told['answer']}",
         assumptions=tuple(told["assumptions"]),
+        short=f"Epsilon {_short(told['epsilon'])}{_delta(told['delta'])} for all answers together.",
         price=f"The answer is charged to the owner's account: {what} epsilon {show(config.epsilon)}{delta}.",
     )
+
+
+def _short(amount: str) -> str:
+    return show(parse(amount))
+
+
+def _delta(amount: str) -> str:
+    return "" if amount == "0" else f", delta {_short(amount)}"
 
 
 def overview(held: Records) -> Overview:

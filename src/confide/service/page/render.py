@@ -15,6 +15,8 @@ from confide.service.page.views import Account, Outcome, Overview, Standing
 if TYPE_CHECKING:
     from confide.schema.column import Column
 
+_SIDEWAYS = "On a narrow screen the table scrolls sideways."
+
 
 def page(
     standing: Standing,
@@ -93,7 +95,8 @@ def _section(anchor: str, heading: str, *body: Safe) -> Safe:
 
 
 def _guarantee(standing: Standing) -> list[Safe]:
-    parts = [tag("p", standing.sentence, class_="claim"), tag("p", standing.answer)]
+    parts = [tag("p", standing.short, class_="claim")] if standing.short else []
+    parts += [tag("p", standing.sentence), tag("p", standing.answer)]
     if standing.assumptions:
         items = [tag("li", glossed(item)) for item in standing.assumptions]
         parts.append(tag("div", tag("p", "It assumes:"), tag("ul", *items), class_="note"))
@@ -113,7 +116,7 @@ def live(overview: Overview) -> Safe:
     picture = chart(overview.history, float(total.limit["epsilon"]))
     return join(
         tag("dl", *listed, class_="tiles"),
-        _section("budget", "Budget", _accounts(overview)),
+        _section("budget", "Budget", tag("p", _SIDEWAYS, class_="hint sideways"), _accounts(overview)),
         _section("time", "Over time", picture),
     )
 

@@ -28,6 +28,8 @@ margin:1.2rem 0}
 .outcome.problem{border-color:var(--alarm)}
 .outcome .answer{font-size:1.8rem;font-weight:700;margin:.2rem 0}
 .claim{font-size:1.2rem;overflow-wrap:anywhere}
+.sideways{display:none}
+@media (max-width:60rem){.sideways{display:block}}
 meter{width:7rem;height:1rem;vertical-align:middle}
 .share{white-space:nowrap;color:var(--muted)}
 figure{max-width:42rem}

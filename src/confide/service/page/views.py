@@ -70,6 +70,8 @@ class Standing:
     assumptions : tuple of str
     price : str
         What one question costs the owner's account.
+    short : str
+        The total in a few words, before the sentence.
     """
 
     model: str
@@ -77,6 +79,7 @@ class Standing:
     answer: str
     assumptions: tuple[str, ...]
     price: str
+    short: str = ""
 
 
 @dataclass(frozen=True)
