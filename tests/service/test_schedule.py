@@ -137,15 +137,16 @@ def test_all_waits_for_its_time_but_a_request_without_a_key(service_of):
     assert time.monotonic() - start >= 0.06
 
 
-def test_an_overrun_is_named_by_the_guarantee_from_then_on(service_of):
+def test_an_overrun_is_named_by_the_guarantee_from_then_on(service_of, monkeypatch):
+    monkeypatch.setattr(Schedule, "tolerance", 1.0)  # a busy machine wakes late
     from confide.service.service import OVERRUN
 
-    service, client, headers, row, _ = service_of(schedule_ms=5)
+    service, client, headers, row, _ = service_of(schedule_ms=200)
     assert client.get("/v1/guarantee").json()["assumptions"] == [KEPT]
     answer = service.answer
 
     def slow(*arguments):
-        time.sleep(0.05)
+        time.sleep(0.25)
         return answer(*arguments)
 
     service.answer = slow
