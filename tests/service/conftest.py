@@ -32,7 +32,9 @@ UNSTABLE = [[0.0, 0.5], [0.0, -0.5], [0.0, 0.3]]
 @pytest.fixture(scope="session")
 def model():
     rows = np.random.default_rng(0).uniform(-1, 1, (400, 2))
-    return CertifiedClassifier([0, 1], (-1, 1), certificate="erm", alpha=0.03).fit(rows, rows[:, 0] > 0).model_
+    return (
+        CertifiedClassifier([0, 1], (-1, 1), certificate="erm", alpha=0.03).fit(rows, rows[:, 0] > 0).model_
+    )
 
 
 class Bench:
