@@ -8,42 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.shared import Json, reporting
+from confide.cli.shared import Counter, Json, LedgerUrl, reporting
 from confide.ledger.names import plain
 
 if TYPE_CHECKING:
     from confide.ledger import Ledger
 
 _Name = Annotated[str, typer.Argument(help="The analyst.")]
-_Handle = Annotated[
-    str,
-    typer.Option(
-        "--ledger",
-        "-l",
-        envvar="CONFIDE_LEDGER",
-        help="Where it lies: sqlite:///ledger.db#visits or postgresql://user@host/database#visits.",
-    ),
-]
-_Counter = Annotated[
-    Path | None,
-    typer.Option(
-        "--counter",
-        help="Folder of the counter that detects a rolled-back store (default: CONFIDE_LEDGER_COUNTER, or "
-        "the user's state folder).",
-    ),
-]
 
 
 def grant(
     name: Annotated[str, typer.Argument(help="The analyst; 'owner' for the owner's page.")],
-    ledger: _Handle,
+    ledger: LedgerUrl,
     epsilon: Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")],
     delta: Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")] = "0",
     key: Annotated[
         bool,
         typer.Option("--key/--no-key", help="Give a key to `confide serve` where the name has none."),
     ] = True,
-    counter: _Counter = None,
+    counter: Counter = None,
     as_json: Json = False,
 ) -> None:
     """Give an analyst an account within the total, and a key, shown this once; or change its limits."""
@@ -62,7 +45,7 @@ def grant(
         _tell(as_json, {**account.to_dict(), "key": made}, *told, key=made)
 
 
-def rotate(name: _Name, ledger: _Handle, counter: _Counter = None, as_json: Json = False) -> None:
+def rotate(name: _Name, ledger: LedgerUrl, counter: Counter = None, as_json: Json = False) -> None:
     """Replace an analyst's key to the service; the account stays as it is."""
     with reporting(as_json):
         from confide.service import keys
@@ -72,7 +55,7 @@ def rotate(name: _Name, ledger: _Handle, counter: _Counter = None, as_json: Json
         _tell(as_json, {"analyst": name, "key": made}, told, key=made)
 
 
-def revoke(name: _Name, ledger: _Handle, counter: _Counter = None, as_json: Json = False) -> None:
+def revoke(name: _Name, ledger: LedgerUrl, counter: Counter = None, as_json: Json = False) -> None:
     """End an analyst's key to the service; the account stays as it is."""
     with reporting(as_json):
         from confide.service import keys

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli import keys
-from confide.cli.shared import Json, reporting
+from confide.cli.shared import Counter, Json, LedgerUrl, reporting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,30 +36,13 @@ app = typer.Typer(
 for command in (keys.grant, keys.rotate, keys.revoke):
     app.command()(command)
 
-_Handle = Annotated[
-    str,
-    typer.Option(
-        "--ledger",
-        "-l",
-        envvar="CONFIDE_LEDGER",
-        help="Where it lies: sqlite:///ledger.db#visits or postgresql://user@host/database#visits.",
-    ),
-]
-_Counter = Annotated[
-    Path | None,
-    typer.Option(
-        "--counter",
-        help="Folder of the counter that detects a rolled-back store (default: CONFIDE_LEDGER_COUNTER, or "
-        "the user's state folder).",
-    ),
-]
 _Epsilon = Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")]
 _Delta = Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")]
 
 
 @app.command()
 def create(
-    ledger: _Handle,
+    ledger: LedgerUrl,
     epsilon: _Epsilon,
     adjacency: Annotated[
         str,
@@ -68,7 +51,7 @@ def create(
     delta: _Delta = "0",
     accountant: Annotated[str, typer.Option(help="basic, or zcdp (needs a delta).")] = "basic",
     unit: Annotated[str, typer.Option(help="Whom one neighbour differs in: row or person.")] = "row",
-    counter: _Counter = None,
+    counter: Counter = None,
     as_json: Json = False,
 ) -> None:
     """Create the ledger of a dataset, or check that it has exactly this budget."""
@@ -89,14 +72,14 @@ def create(
 
 @app.command()
 def show(
-    ledger: _Handle,
+    ledger: LedgerUrl,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check hash chain, balances, secrets, guards and counter.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help=f"List all charges, not only the last {LISTED}.")
     ] = False,
-    counter: _Counter = None,
+    counter: Counter = None,
     as_json: Json = False,
 ) -> None:
     """Show budget, spending, accounts and charges. Never shows a secret, and changes nothing.
@@ -123,10 +106,10 @@ def show(
 
 @app.command()
 def export(
-    ledger: _Handle,
+    ledger: LedgerUrl,
     form: Annotated[str, typer.Option("--format", help="json (verifiable by anyone) or csv.")] = "json",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: print.")] = None,
-    counter: _Counter = None,
+    counter: Counter = None,
     as_json: Json = False,
 ) -> None:
     """Export all entries of the chain, without secrets."""

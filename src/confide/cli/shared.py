@@ -17,6 +17,23 @@ import typer
 from confide.errors import ConfideError, ParameterError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+LedgerUrl = Annotated[
+    str,
+    typer.Option(
+        "--ledger",
+        "-l",
+        envvar="CONFIDE_LEDGER",
+        help="Where it lies: sqlite:///ledger.db#visits or postgresql://user@host/database#visits.",
+    ),
+]
+Counter = Annotated[
+    Path | None,
+    typer.Option(
+        "--counter",
+        help="Folder of the counter that detects a rolled-back store (default: CONFIDE_LEDGER_COUNTER, or "
+        "the user's state folder).",
+    ),
+]
 
 
 def emit(body: dict[str, Any]) -> None:
