@@ -15,6 +15,7 @@ _RULES = """
 .bars{display:grid;gap:.15rem;min-width:12rem}
 .bars svg{display:block;width:100%;height:1.5rem}
 .claimed{fill:var(--grid)}.measured{fill:var(--accent)}.over{fill:var(--alarm)}
+tbody th{overflow-wrap:break-word}
 .key{display:flex;gap:1.2rem;flex-wrap:wrap;list-style:none;padding:0}
 .key svg{width:1rem;height:.8rem;margin-right:.4rem}
 @media (forced-colors:active){.claimed{fill:GrayText}.measured{fill:Highlight}.over{fill:Mark}}
@@ -77,7 +78,7 @@ def _explained() -> Safe:
 def _bars(audit: Audit) -> Safe:
     rows: list[tuple[object, ...]] = [
         (
-            claim.name,
+            _name(claim.name),
             claim.adjacency.value,
             show(claim.epsilon),
             show(claim.delta),
@@ -115,7 +116,7 @@ def _bar(claim: Claim, worst: Finding, verdict: Verdict) -> Safe:
 def _findings(findings: tuple[Finding, ...]) -> Safe:
     rows: list[tuple[object, ...]] = [
         (
-            found.claim,
+            _name(found.claim),
             found.layer,
             found.pair,
             f"{found.tried:,}",
@@ -128,6 +129,11 @@ def _findings(findings: tuple[Finding, ...]) -> Safe:
     ]
     heads = ("claim", "layer", "worst neighbours", "tried", "measured", "p-value", "verdict", "note")
     return join(tag("h2", "Attacks"), table("Every attack", heads, rows, numbers=(3, 4, 5)))
+
+
+def _name(name: str) -> Safe:
+    """Return a claim's name, which may break at its dots and underscores."""
+    return Safe(escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>"))
 
 
 def _number(value: float) -> str:
