@@ -142,7 +142,7 @@ _SELECTIONS = tuple(
 _CERTIFICATES: tuple[Options, ...] = (
     *_grid(release=("response", "cauchy", "global")),
     {"members": 3, "ridge": 1.0},
-    *({"release": name, "delta": 0.01} for name in ("laplace", "ptr", "sparse_vector")),
+    *({"release": name, "delta": 0.01} for name in ("laplace", "ptr")),
     {"certificate": "votes", "neighbours": 3},
     {"certificate": "ball"},
     {"certificate": "interval", "k_max": 16, "hyperparameters": {"learning_rate": 0.5, "clip": 0.1}},
