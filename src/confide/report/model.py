@@ -6,8 +6,6 @@ release), declarations, and the ledger's entries. No score stands here: it is a 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ParameterError
-from confide.privacy import show
 from confide.report import words
 from confide.report.regression import ColumnFact, LedgerFacts, column_fact, ledger_facts, schema_of
+from confide.report.release import ReleaseFacts, digest, label_of, other_assumptions, release_facts
 from confide.training.engines.models import affine
 from confide.training.engines.parts import LinearParts
 from confide.training.engines.result import ModelResult
@@ -105,24 +103,12 @@ class ReleasedModel:
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(ReleaseFacts):
     """Everything that a report says about one such model; see `model_facts`."""
 
-    headline: str
-    odds: str
-    sentence: str
-    guarantee: dict[str, Any]
-    epsilon: str
-    void: tuple[str, ...]
-    marks: tuple[str, ...]
     assumptions: tuple[str, ...]
     noise_multiplier: float
     status: str
-    label: str
-    table: str
-    table_note: str
-    declaration: str
-    schema_digest: str
     model_digest: str
     columns: tuple[ColumnFact, ...]
     not_covered: tuple[tuple[str, str], ...]
@@ -182,14 +168,12 @@ def model_facts(
     schema = schema_of(table)
     result = found.result
     guarantee = result.guarantee
-    digest = getattr(result.model, "schema_digest", "")
-    if schema is not None and digest and digest != schema.digest:
+    declared = getattr(result.model, "schema_digest", "")
+    if schema is not None and declared and declared != schema.digest:
         raise ParameterError(
             "The 'table' has another schema than the fit.", "Pass the table, or the schema, of the fit."
         )
-    target = None if schema is None else schema.label
-    label = "label" if target is None else target.name
-    void = words.void_marks(guarantee)
+    label = label_of(schema)
     core = found.core
     classes = () if core.classes is None else tuple(map(str, core.classes))
     intercept, terms = _terms(found, schema)
@@ -197,22 +181,11 @@ def model_facts(
     public = found.public if schema is None else tuple(column.name for column in schema.public)
     multiplier = words.gaussian_multiplier(guarantee.event)
     return ModelFacts(
-        headline=words.headline(guarantee, label),
-        odds="" if void else words.odds(guarantee, label),
-        sentence=str(guarantee),
-        guarantee=guarantee.to_dict(),
-        epsilon=show(guarantee.epsilon),
-        void=void,
-        marks=tuple(words.MARKS[mark] for mark in guarantee.assumptions if mark in words.MARKS),
-        assumptions=tuple(a for a in guarantee.assumptions if a not in words.MARKS),
+        **release_facts(guarantee, schema, declared),
+        assumptions=other_assumptions(guarantee),
         noise_multiplier=math.nan if multiplier is None else multiplier,
         status=result.status.prose,
-        label=label,
-        table="" if schema is None else schema.name,
-        table_note="" if schema is None else schema.note,
-        declaration=guarantee.declaration,
-        schema_digest=digest,
-        model_digest=_digest(result.model.to_dict() if hasattr(result.model, "to_dict") else _sgd(core)),
+        model_digest=digest(result.model.to_dict() if hasattr(result.model, "to_dict") else _sgd(core)),
         columns=() if schema is None else tuple(column_fact(schema, column) for column in schema.columns),
         not_covered=_not_covered(guarantee, public, label, grouped),
         rows=int(result.facts["rows"]) if "rows" in result.facts else None,
@@ -296,8 +269,3 @@ def _sgd(model: Any) -> dict[str, Any]:
     from confide.training.engines.table_model import sgd_to_dict
 
     return sgd_to_dict(model)
-
-
-def _digest(values: Any) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()

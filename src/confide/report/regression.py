@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +13,7 @@ from confide.privacy import exact, show
 from confide.report import words
 from confide.report.measured import Error, PublicTest, Share, measure, share_kept
 from confide.report.noise import Spread, drowned, spread
+from confide.report.release import ReleaseFacts, digest, label_of, other_assumptions, release_facts
 
 if TYPE_CHECKING:
     from confide.training import TrainingResult
@@ -133,25 +132,13 @@ class LedgerFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(ReleaseFacts):
     """Everything that a report says about one training result; see `facts`."""
 
-    headline: str
-    odds: str
-    sentence: str
-    guarantee: dict[str, Any]
-    epsilon: str
-    void: tuple[str, ...]
-    marks: tuple[str, ...]
     assumptions: tuple[str, ...]
     status: str
-    label: str
     label_unit: str
     label_range: tuple[float, float]
-    table: str
-    table_note: str
-    declaration: str
-    schema_digest: str
     model_digest: str
     columns: tuple[ColumnFact, ...]
     not_covered: tuple[tuple[str, str], ...]
@@ -223,32 +210,18 @@ def facts(
             "Pass PublicTest(table, declared_by=...): test labels are shown only where declared public.",
         )
     label_column = None if schema is None else schema.label
-    label = "label" if label_column is None else label_column.name
+    label = label_of(schema)
     effects, intercept, absent = _effects(result, schema)
     public = result.model.names if schema is None else tuple(c.name for c in schema.public)
     statistics = result.statistics
-    text = json.dumps(result.model.to_dict(), sort_keys=True, separators=(",", ":"))
-    epsilon = show(guarantee.epsilon)
-    void = words.void_marks(guarantee)
     unit = _label_unit(label_column)
     return Facts(
-        headline=words.headline(guarantee, label),
-        odds="" if void else words.odds(guarantee, label),
-        sentence=str(guarantee),
-        guarantee=guarantee.to_dict(),
-        epsilon=epsilon,
-        void=void,
-        marks=tuple(words.MARKS[mark] for mark in guarantee.assumptions if mark in words.MARKS),
-        assumptions=tuple(a for a in guarantee.assumptions if a not in words.MARKS),
+        **release_facts(guarantee, schema, result.model.schema_digest),
+        assumptions=other_assumptions(guarantee),
         status=result.status.prose,
-        label=label,
         label_unit=unit,
         label_range=result.model.bounds,
-        table="" if schema is None else schema.name,
-        table_note="" if schema is None else schema.note,
-        declaration=guarantee.declaration,
-        schema_digest=result.model.schema_digest,
-        model_digest=hashlib.sha256(text.encode()).hexdigest(),
+        model_digest=digest(result.model.to_dict()),
         columns=() if schema is None else tuple(column_fact(schema, column) for column in schema.columns),
         not_covered=tuple(words.not_covered(guarantee, public, label, grouped=_grouped(schema))),
         rows=statistics.rows,
@@ -261,7 +234,7 @@ def facts(
         spread=spread(result),
         # Without shrinkage the intercept counts too, and every direction is left.
         effective=min(statistics.effective, float(statistics.rank)),
-        drowned="" if void else drowned(result, unit),
+        drowned="" if words.void_marks(guarantee) else drowned(result, unit),
         noise_multiplier=statistics.noise_multiplier,
         sensitivity=statistics.sensitivity,
         measured=None if test is None else _measured(result, test),

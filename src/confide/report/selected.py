@@ -6,8 +6,6 @@ them is read here, even where a result carries them because its data were declar
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -18,6 +16,7 @@ from confide.pipeline.result import SparseResult, errors_in_words
 from confide.privacy import MEANINGS, Guarantee, show
 from confide.report import words
 from confide.report.regression import ColumnFact, LedgerFacts, column_fact, ledger_facts, schema_of
+from confide.report.release import ReleaseFacts, digest, label_of, other_assumptions, release_facts
 from confide.selection.result import SelectionResult
 
 _CONDITION = "The guarantee holds where this is true, and says nothing where it is not: "
@@ -53,22 +52,10 @@ class Released:
 
 
 @dataclass(frozen=True)
-class SelectedFacts:
+class SelectedFacts(ReleaseFacts):
     """Everything that a report says about one selection; see `selected_facts`."""
 
-    headline: str
-    odds: str
-    sentence: str
-    guarantee: dict[str, Any]
-    epsilon: str
-    void: tuple[str, ...]
-    marks: tuple[str, ...]
     conditions: tuple[tuple[str, str], ...]
-    label: str
-    table: str
-    table_note: str
-    declaration: str
-    schema_digest: str
     digest: str
     declared_by: str
     candidates: int | None
@@ -125,7 +112,7 @@ def _of_selection(result: Any) -> Released:
     plain = replace(result, diagnostics=())
     return Released(
         result.guarantee, plain, result.support, None, None, None, None, (), None,
-        result.schema_digest, result.entry, _digest(plain.to_dict()),
+        result.schema_digest, result.entry, digest(plain.to_dict()),
     )  # fmt: skip
 
 
@@ -134,7 +121,7 @@ def _of_sparse(result: Any) -> Released:
     return Released(
         result.guarantee, result.selection, model.names, tuple(model.coefficients.tolist()), model.intercept,
         result.coefficients, result.noise_errors, model.classes, model.bounds, result.schema_digest,
-        result.entry, _digest(model.to_dict()),
+        result.entry, digest(model.to_dict()),
     )  # fmt: skip
 
 
@@ -146,10 +133,10 @@ def _of_estimator(model: Any) -> Released:
     errors = model.noise_errors_
     classes = tuple(map(str, getattr(model, "classes_", ())))
     bounds = None if classes else (float(model.target_bounds[0]), float(model.target_bounds[1]))
-    digest = _digest({"names": names, "coefficients": values, "intercept": float(model.intercept_)})
+    content = digest({"names": names, "coefficients": values, "intercept": float(model.intercept_)})
     return Released(
         model.guarantee_, model.selection_, names, values, float(model.intercept_), model.coefficients_,
-        errors, classes, bounds, "", model.entry_, digest,
+        errors, classes, bounds, "", model.entry_, content,
     )  # fmt: skip
 
 
@@ -170,10 +157,8 @@ def selected_facts(
             "The 'table' has another schema than the selection.",
             "Pass the table, or the schema, of the call.",
         )
-    target = None if schema is None else schema.label
-    label = "label" if target is None else target.name
+    label = label_of(schema)
     what = "selection" if found.coefficients is None else "model"
-    void = words.void_marks(guarantee)
     owners = (
         {}
         if schema is None
@@ -187,19 +172,8 @@ def selected_facts(
         meaning = "" if value is None or found.classes else words.effect_words(name, value, schema)
         chosen.append(Chosen(name, owner, value, None if errors is None else errors.get(name), meaning))
     return SelectedFacts(
-        headline=words.headline(guarantee, label).replace("This model", f"This {what}", 1),
-        odds="" if void else words.odds(guarantee, label).replace("this model", f"this {what}", 1),
-        sentence=str(guarantee),
-        guarantee=guarantee.to_dict(),
-        epsilon=show(guarantee.epsilon),
-        void=void,
-        marks=tuple(words.MARKS[mark] for mark in guarantee.assumptions if mark in words.MARKS),
-        conditions=tuple((name, _meaning(name)) for name in guarantee.assumptions if name not in words.MARKS),
-        label=label,
-        table="" if schema is None else schema.name,
-        table_note="" if schema is None else schema.note,
-        declaration=guarantee.declaration,
-        schema_digest=found.schema_digest,
+        **release_facts(guarantee, schema, found.schema_digest, what=what),
+        conditions=tuple((name, _meaning(name)) for name in other_assumptions(guarantee)),
         digest=found.digest,
         declared_by=_declarers(schema),
         candidates=None if found.selection is None else found.selection.candidates,
@@ -280,8 +254,3 @@ def _not_covered(guarantee: Guarantee, label: str, what: str, schema: Any) -> tu
     )
     items = words.not_covered(guarantee, public, label, grouped=grouped)
     return tuple((name, said if name == "What is true of people like you" else text) for name, text in items)
-
-
-def _digest(values: Any) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
