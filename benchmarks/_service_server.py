@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,8 @@ def _serve(port: int, settings: dict[str, Any]) -> None:
 
 
 def _nursery() -> None:
-    import psycopg  # noqa: F401
-    import uvicorn.protocols.http.auto  # noqa: F401
-
+    for name in ("psycopg", "uvicorn.protocols.http.auto"):  # loaded once, for every server forked from here
+        import_module(name)
     from confide.prediction import CertifiedModel
 
     model, row = CertifiedModel.load(sys.argv[1]), rows(1, 0)[0]

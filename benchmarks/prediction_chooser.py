@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -108,7 +109,7 @@ def hindsight(advice: Recommendation, D: Floats, d: Floats, T: Floats, t: Floats
     return Recommendation(advice.asked, trials, advice.classes, advice.feature_bounds)
 
 
-def measured(run: int) -> Iterator[dict[str, object]]:
+def measured(run: int) -> Iterator[dict[str, Any]]:
     for name, D, d, T, t, public in sets(run):
         whole = np.vstack([D, T])
         bounds = (whole.mean(axis=0) - 2 * whole.std(axis=0), whole.mean(axis=0) + 2 * whole.std(axis=0))
@@ -133,7 +134,7 @@ def measured(run: int) -> Iterator[dict[str, object]]:
                 }  # fmt: skip
 
 
-def table(rows: list[dict[str, object]]) -> list[str]:
+def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| set | eps | answers | stand-in | predicted | reached | best in hindsight | regret | alpha 0.03 | recommended (run 0) | hindsight (run 0) |",
         "|---" * 11 + "|",
@@ -141,14 +142,14 @@ def table(rows: list[dict[str, object]]) -> list[str]:
     keys = dict.fromkeys((r["set"], r["epsilon"], r["queries"], r["stand-in"]) for r in rows)
     for key in sorted(keys, key=lambda k: [list(dict.fromkeys(x[0] for x in keys)).index(k[0]), k[1], k[2]]):
         mine = [r for r in rows if (r["set"], r["epsilon"], r["queries"], r["stand-in"]) == key]
-        mean = {f: float(np.mean([r[f] for r in mine])) for f in ("predicted", "got", "best", "default")}  # type: ignore[arg-type]
+        mean = {f: float(np.mean([r[f] for r in mine])) for f in ("predicted", "got", "best", "default")}
         cells = [key[0], key[1], f"{key[2]:,}", key[3], *(f"{mean[f]:.3f}" for f in ("predicted", "got", "best")),
                  f"{mean['best'] - mean['got']:.3f}", f"{mean['default']:.3f}", mine[0]["chosen"], mine[0]["hindsight"]]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
 
-def summary(rows: list[dict[str, object]]) -> list[str]:
+def summary(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| stand-in | mean regret | largest regret | mean regret of alpha 0.03 | mean of predicted - reached |",
         "|---" * 5 + "|",
@@ -170,7 +171,7 @@ def main() -> None:
     options = parser.parse_args()
     runs = 1 if options.quick else options.runs
     rows = [row for run in range(runs) for row in measured(run)]
-    seconds = max(float(r["seconds"]) for r in rows)  # type: ignore[arg-type]
+    seconds = max(float(r["seconds"]) for r in rows)
     text = "\n".join([
         header("scikit-learn"), "", f"Means over {runs} runs; a recommendation took at most {seconds:.1f} s of CPU.", "",
         *summary(rows), "", *table(rows), "",

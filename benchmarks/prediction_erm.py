@@ -16,6 +16,7 @@ import argparse
 import csv
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -61,7 +62,7 @@ class Fit:
         return float(np.where(self.labels == y, p[k], p.wrong[k]).mean())
 
 
-def runs(name: str, scale: str, count: int) -> Iterator[dict[str, object]]:
+def runs(name: str, scale: str, count: int) -> Iterator[dict[str, Any]]:
     X, y = load(name)
     declared = bounds(X, scale)
     for run in range(count):
@@ -104,9 +105,9 @@ def speed() -> str:
     )
 
 
-def table(rows: list[dict[str, object]]) -> list[str]:
+def table(rows: list[dict[str, Any]]) -> list[str]:
     def mean(field: str, **where: object) -> str:
-        values = [float(r[field]) for r in rows if all(r[key] == value for key, value in where.items())]  # type: ignore[arg-type]
+        values = [float(r[field]) for r in rows if all(r[key] == value for key, value in where.items())]
         error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
         return f"{np.mean(values):.3f} ± {error:.3f}"
 
@@ -146,14 +147,14 @@ def main() -> None:
         return
     write("prediction_erm", text)
     keys = ("set", "scale", "epsilon", "alpha", "release", "certificate")
-    cells: dict[tuple[object, ...], list[dict[str, object]]] = {}
+    cells: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for row in rows:
         cells.setdefault(tuple(row[key] for key in keys), []).append(row)
     with (RESULTS / "prediction_erm.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow((*keys, "accuracy", "nominal", "median_k", "times_chosen"))
         for cell, found in cells.items():
-            means = [np.mean([row[field] for row in found]) for field in ("accuracy", "nominal", "k")]  # type: ignore[misc]
+            means = [np.mean([row[field] for row in found]) for field in ("accuracy", "nominal", "k")]
             out.writerow(
                 (*cell, *(f"{mean:.4f}" for mean in means), sum(bool(row["chosen"]) for row in found))
             )

@@ -27,9 +27,9 @@ def blobs(rows: int, columns: int, seed: int = 0):
     return rng.standard_normal((rows, columns)) + 1.2 * np.where(y, 1, -1)[:, None] / np.sqrt(columns), y
 
 
-def timed(run):
+def timed(run, *arguments, **options):
     wall, cpu = time.perf_counter(), time.process_time()
-    result = run()
+    result = run(*arguments, **options)
     return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
@@ -54,9 +54,9 @@ def every_level() -> list[str]:
         for epochs in (1, 4):
             settings = {"learning_rate": 2.0, "clip": 0.06, "learning_rate_decay": 0.6, "epochs": epochs}
             boxes, wall, cpu = timed(
-                lambda: train_intervals(X, y, [6, 2], init, settings, range(200), adjacency, batches)  # noqa: B023
+                train_intervals, X, y, [6, 2], init, settings, range(200), adjacency, batches
             )
-            _, _, asked = timed(lambda: boxes.stability(Q))  # noqa: B023
+            _, _, asked = timed(boxes.stability, Q)
             lines.append(f"| {adjacency} | {epochs} | {wall:.3f} s | {cpu:.3f} s | {asked:.2f} s |")
     return lines
 
@@ -69,7 +69,7 @@ def network(rows: int, jobs: int) -> list[str]:
     lines = ["| rows | k | adjacency | wall | CPU | CPU for 36,000 rows | peak memory |", "|---" * 7 + "|"]
     for adjacency, batches in (("replace_one", None), ("add_remove_one", HashedBatches(1, rows))):
         _, wall, cpu = timed(
-            lambda: train_intervals(X, y, net, init, settings, range(1, 31), adjacency, batches, n_jobs=jobs)  # noqa: B023
+            train_intervals, X, y, net, init, settings, range(1, 31), adjacency, batches, n_jobs=jobs
         )
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         lines.append(
@@ -90,9 +90,8 @@ def budgets() -> list[str]:
             for budget in ("step", "epoch"):
                 settings = {"learning_rate": 0.5, "clip": 0.06, "epochs": 2}
                 boxes, _, cpu = timed(
-                    lambda: train_intervals(
-                        X, y, [6, 2], init, settings, [k], "replace_one", FixedBatches(count), budget=budget  # noqa: B023
-                    )
+                    train_intervals, X, y, [6, 2], init, settings, [k], "replace_one", FixedBatches(count),
+                    budget=budget,
                 )  # fmt: skip
                 widths.append(float((boxes.upper - boxes.lower).mean()))
                 seconds.append(cpu)

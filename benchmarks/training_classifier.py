@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -50,9 +51,9 @@ def load(name: str) -> tuple[Floats, Floats]:
     return X, y
 
 
-def ours(**options: object) -> Callable[..., Predict]:
+def ours(**options: Any) -> Callable[..., Predict]:
     def fit(X: Floats, y: Floats, K: int, epsilon: float) -> Predict:
-        return PrivateClassifier(epsilon, DELTA, classes=range(K), **options).fit(X, y).predict_proba  # type: ignore[arg-type]
+        return PrivateClassifier(epsilon, DELTA, classes=range(K), **options).fit(X, y).predict_proba
 
     return fit
 
