@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.certify import waiting
-from confide.cli.shared import Json, check_targets, emit, reporting, warn_unrecorded, write_text
+from confide.cli.shared import (
+    Json,
+    OfOneAnswer,
+    ReleaseName,
+    check_targets,
+    emit,
+    reporting,
+    warn_unrecorded,
+    write_text,
+)
 from confide.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -54,12 +63,8 @@ def predict(
     total_delta: Annotated[
         str | None, typer.Option(help="Beside --total-epsilon, in place of --slack: delta of all together.")
     ] = None,
-    delta: Annotated[
-        str, typer.Option(help="Of one answer, of one epoch; laplace, ptr, sparse_vector.")
-    ] = "0",
-    release: Annotated[
-        str, typer.Option(help="response, sparse_vector, cauchy, laplace, ptr or global.")
-    ] = "response",
+    delta: OfOneAnswer = "0",
+    release: ReleaseName = "response",
     slack: Annotated[
         str, typer.Option(help="Delta of the composition: with 1e-6, many answers add less epsilon.")
     ] = "0",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from confide.cli.shared import Json, emit, reporting
+from confide.cli.shared import Json, OfOneAnswer, ReleaseName, emit, reporting
 
 
 def serve(
@@ -23,12 +23,8 @@ def serve(
         ),
     ],
     epsilon: Annotated[str, typer.Option(help="Of one answer, of one epoch of sparse_vector; kept exactly.")],
-    delta: Annotated[
-        str, typer.Option(help="Of one answer, of one epoch; laplace, ptr, sparse_vector.")
-    ] = "0",
-    release: Annotated[
-        str, typer.Option(help="response, sparse_vector, cauchy, laplace, ptr or global.")
-    ] = "response",
+    delta: OfOneAnswer = "0",
+    release: ReleaseName = "response",
     slack: Annotated[
         str, typer.Option(help="Delta that each block may spend so that its answers add less epsilon.")
     ] = "0",

@@ -34,6 +34,8 @@ Counter = Annotated[
         "the user's state folder).",
     ),
 ]
+OfOneAnswer = Annotated[str, typer.Option(help="Of one answer, of one epoch; laplace, ptr, sparse_vector.")]
+ReleaseName = Annotated[str, typer.Option(help="response, sparse_vector, cauchy, laplace, ptr or global.")]
 
 
 def emit(body: dict[str, Any]) -> None:

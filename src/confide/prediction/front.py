@@ -159,8 +159,8 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     schema, classes = _declared(table)
     normed = isinstance(certificate, str) and certificate in ("erm", "ball")
     recipe = Recipe(
-        certificate, model, alpha, ridge, _norm(schema, feature_norm) if normed else feature_norm, constant,
-        neighbours, hidden, hyperparameters, k_max, members, adjacency, max_rows, partition_key,
+        certificate, model, alpha, ridge, row_norm(schema, feature_norm) if normed else feature_norm,
+        constant, neighbours, hidden, hyperparameters, k_max, members, adjacency, max_rows, partition_key,
         training_seed, None, n_jobs, progress, answer_epsilon,
     )  # fmt: skip
     as_stream(random_state)
@@ -238,7 +238,7 @@ def _declared(table: Any) -> tuple[Any, tuple[str, ...]]:
     return schema, classes
 
 
-def _norm(schema: Any, feature_norm: float | None) -> float | None:
+def row_norm(schema: Any, feature_norm: float | None) -> float | None:
     """Return the public norm of rows: a number counts as a quarter of its box, a category as what it is."""
     if feature_norm is not None:
         return feature_norm

@@ -129,6 +129,10 @@ class Law:
     bits: int
     units: tuple[int, ...]
 
+    def wrong(self, k: int) -> Fraction:
+        """Return the probability of each other class at distance k, exactly."""
+        return Fraction(self.units[min(k, len(self.units) - 1)], 1 << self.bits)
+
     def probabilities(self, k_max: int) -> Probabilities:
         """See `Release`; correctly rounded."""
         levels = np.minimum(np.arange(whole(k_max, "k_max") + 1), len(self.units) - 1).tolist()

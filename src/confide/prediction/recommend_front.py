@@ -189,7 +189,7 @@ def recommend(
 
 def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: bool) -> tuple[Any, ...]:
     """Return rows, labels, classes, bounds and feature norm of a public table, as in `certify`."""
-    from confide.prediction.front import BOX, _norm
+    from confide.prediction.front import BOX, row_norm
     from confide.prediction.model import encoded
 
     schema = table.schema
@@ -207,7 +207,7 @@ def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: boo
     names = tuple(schema.label.categories)
     codes = np.concatenate([np.zeros(0), *(np.asarray(part.label) for part in table.chunks())])
     labels = np.asarray(names)[np.where(codes < len(names), codes, 0).astype(np.int64)]
-    return encoded(table, schema), labels, names, BOX, _norm(schema, None)
+    return encoded(table, schema), labels, names, BOX, row_norm(schema, None)
 
 
 def _persons_of(table: Any) -> tuple[Any, int | None]:

@@ -13,10 +13,10 @@ from confide.audit.exact import certain, nearly
 from confide.audit.museum.piece import Piece, claim, vectorised
 from confide.audit.registry import Claim, Floats, Law, Pair
 from confide.mechanisms import RandomStream, weighted_choice
-from confide.prediction import ensemble_distance, release_of
+from confide.prediction import ensemble_distance, response_law
 
 _EPSILON = Fraction(1, 10)
-_RESPONSE = release_of("response", _EPSILON, 2)
+_RESPONSE = response_law(_EPSILON, 2)
 #: Distances that the published search tries.
 _GRID = np.array([*range(10), *range(10, 50, 5), *range(50, 201, 10)])
 Answered = tuple[int, int]
@@ -29,8 +29,7 @@ def _told(told: Answered, size: int, stream: RandomStream) -> Floats:
 
 def _law(told: Answered) -> Law:
     label, k = told
-    units, bits = getattr(_RESPONSE, "units"), getattr(_RESPONSE, "bits")  # noqa: B009
-    wrong = Fraction(units[min(k, len(units) - 1)], 1 << bits)
+    wrong = _RESPONSE.wrong(k)
     return certain({float(label): 1 - wrong, float(1 - label): wrong})
 
 
@@ -86,7 +85,7 @@ def _naive(told: Answered) -> list[float]:
 
 
 def _many_classes(*, right: bool) -> Claim:
-    law = release_of("response", 1, _CLASSES)
+    law = response_law(1, _CLASSES)
 
     def draw(told: Answered, size: int, stream: RandomStream) -> Floats:
         if right:
@@ -98,8 +97,7 @@ def _many_classes(*, right: bool) -> Claim:
     def probabilities(told: Answered) -> Law:
         if not right:
             return nearly({float(c): p for c, p in enumerate(_naive(told))}, 1e-12)
-        units, bits = getattr(law, "units"), getattr(law, "bits")  # noqa: B009
-        wrong = Fraction(units[told[1]], 1 << bits)
+        wrong = law.wrong(told[1])
         table = {float(c): wrong for c in range(_CLASSES)}
         return certain(table | {float(told[0]): 1 - (_CLASSES - 1) * wrong})
 

@@ -14,7 +14,14 @@ from confide.audit.exact import certain, nearly
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
 from confide.mechanisms import RandomStream
-from confide.prediction import CertifiedClassifier, HybridTraining, StableAnswers, TeacherVotes, release_of
+from confide.prediction import (
+    CertifiedClassifier,
+    HybridTraining,
+    StableAnswers,
+    TeacherVotes,
+    laws,
+    release_of,
+)
 
 _DELTA = Fraction(1, 100)
 Answered = tuple[int, int]
@@ -35,14 +42,13 @@ def release(name: str, classes: int, delta: Any, proof: str, event: str) -> None
         return how.draw(np.full(count, told[0]), np.full(count, told[1]), stream=stream).astype(np.float64)
 
     def law(told: Answered) -> Law:
-        units, bits = getattr(how, "units", None), getattr(how, "bits", 0)
-        if units is None:  # computed to double precision
+        if not isinstance(how, laws.Law):  # computed to double precision
             found = how.probabilities(told[1])
             table = {float(c): float(found.wrong[-1]) for c in range(classes)} | {
                 float(told[0]): float(found[-1])
             }
             return nearly(table, 1e-11)
-        wrong = Fraction(units[min(told[1], len(units) - 1)], 1 << bits)
+        wrong = how.wrong(told[1])
         rest = {float(told[0]): 1 - (classes - 1) * wrong}
         return certain({float(c): wrong for c in range(classes)} | rest)
 
