@@ -22,7 +22,7 @@ from _service_server import command, free_port, running
 from _service_world import HERE, World, bodies, environment, grant, world
 
 #: (rows a request, connections, schedule in ms, target answers a second on SQLite)
-CASES = ((100, 8, 0, 20_000), (100, 16, 25, None), (1, 64, 0, 500), (1, 64, 25, None))
+CASES = ((100, 8, 0, 20_000), (100, 8, 100, None), (1, 64, 0, 500), (1, 32, 100, None))
 ANALYSTS = 8
 
 
@@ -104,8 +104,7 @@ def peer(here: World, case: tuple[int, int, float, int | None], seconds: float) 
     """Return the figures of the bare echo."""
     each, connections, _, _ = case
     port = free_port()
-    line = [sys.executable, "-m", "uvicorn", "_service_peer:app", "--port", str(port), "--workers", "2"]
-    line += ["--no-access-log", "--log-level", "warning"]
+    line = [sys.executable, str(HERE / "_service_peer.py"), str(port), "2"]
     with running(line, port, here.folder) as server:
         work = {
             "keys": ["none"],
