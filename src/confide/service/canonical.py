@@ -130,6 +130,7 @@ class Reader:
         self._model, self._most = model, most
         self._features = None if model.schema is None else feature_schema(model.schema)
         self._columns: tuple[Any, ...] = () if self._features is None else self._features.columns
+        self._codes = {column.name: _codes(column) for column in self._columns if not column.numeric}
 
     def __call__(self, rows: Sequence[Any]) -> NDArray[np.float64]:
         """Return the canonical rows of a request.
@@ -142,49 +143,57 @@ class Reader:
         most = self._most
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes) or not 1 <= len(rows) <= most:
             raise RowError(((0, "rows", f"a list of 1 to {most} rows is needed"),))
-        raw = self._plain(rows) if self._columns else None
-        if raw is not None:
-            return canonical(self._encoded(raw, len(rows)))
+        plain = self._plain(rows) if self._columns else None
+        if plain is not None:
+            return canonical(self._encoded(plain, len(rows)))
         faults = _of_lists(rows, self._model.facts.columns) if not self._columns else self._of_dicts(rows)
         if faults:
             raise RowError(tuple(faults[:_MOST_FAULTS]))
         if not self._columns:
             cells = [[np.nan if cell is None else cell for cell in row] for row in rows]
             return canonical(self._model.queries(np.array(cells, dtype=np.float64)))
-        raw = {column.name: _cells([row[column.name] for row in rows]) for column in self._columns}
-        return canonical(self._encoded(raw, len(rows)))
+        return canonical(self._encoded(self._built(rows), len(rows)))
 
     def _plain(self, rows: Sequence[Any]) -> dict[str, NDArray[Any]] | None:
-        """Return the columns of rows whose cells are all of the plainest types; None for any others.
+        """Return the cleaned columns of rows of finite floats and names of levels; None for any others.
 
-        A column at a time, which is many times faster than a cell at a time. None says nothing of the rows:
-        they are looked at again.
+        A column at a time, which is many times faster than a cell at a time, and the same as `build` of them:
+        it, too, cleans numbers by `Column.clean`, and `_codes` asks it. None says nothing of the rows: they
+        are looked at again.
         """
         names = {column.name for column in self._columns}
         if not all(type(row) is dict and row.keys() == names for row in rows):
             return None
-        raw: dict[str, NDArray[Any]] = {}
+        cleaned: dict[str, NDArray[Any]] = {}
         for column in self._columns:
             cells = [row[column.name] for row in rows]
             kinds = set(map(type, cells))
             if kinds == {float} and column.numeric:
-                raw[column.name] = held = np.array(cells)
+                held = np.array(cells)
                 if not np.isfinite(held).all():
                     return None
+                cleaned[column.name] = column.clean(held)
             elif kinds == {str} and not column.numeric:
-                raw[column.name] = _cells(cells)
+                codes = list(map(self._codes[column.name].get, cells))
+                if None in codes:
+                    return None
+                cleaned[column.name] = np.array(codes, dtype=np.int32)
             else:
                 return None
-        return raw
+        return cleaned
 
-    def _encoded(self, raw: dict[str, NDArray[Any]], count: int) -> NDArray[np.float64]:
-        from confide.schema.encode import encode
+    def _built(self, rows: Sequence[Any]) -> dict[str, NDArray[Any]]:
+        """Return the cleaned columns of rows that have no faults."""
         from confide.schema.table import build
 
-        columns = self._columns
+        raw = {column.name: _cells([row[column.name] for row in rows]) for column in self._columns}
         table = build(self._features, raw, None, notice=_unheard)  # pyright: ignore[reportArgumentType]
-        values = {column.name: table.values(column.name) for column in columns}
-        matrix: Any = encode(columns, values, count).matrix
+        return {column.name: table.values(column.name) for column in self._columns}
+
+    def _encoded(self, cleaned: dict[str, NDArray[Any]], count: int) -> NDArray[np.float64]:
+        from confide.schema.encode import encode
+
+        matrix: Any = encode(self._columns, cleaned, count).matrix
         return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
     def _of_dicts(self, rows: Sequence[Any]) -> list[tuple[int, str, str]]:
@@ -210,6 +219,14 @@ class Reader:
                 elif cell is None and column.missing == "reject":
                     faults.append((place, column.name, "the field must not be null"))
         return faults
+
+
+def _codes(column: Any) -> dict[str, int]:
+    """Return the codes of the names of levels, those left out that the table reads as missing."""
+    from confide.schema import arrays
+
+    codes = arrays.codes(list(column.levels), column).tolist()
+    return {level: code for level, code in zip(column.levels, codes) if code != arrays.MISSING}
 
 
 def _unheard(*seen: object) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 1000
 #: Levels that a message lists.
 _LISTED = 12
+#: JSON values, each with whether it is a truth, that stand for a level.
+_Spellings = dict[tuple[bool, str | float], str]
 _DOUBLE = 1.7976931348623157e308
 #: What a JSON object may hold beside the rows themselves, and a number at its longest.
 _FRAME, _CELL = 4096, 64
@@ -73,6 +75,11 @@ class RowReader:
         )
         self._others = {column.name: column.role for column in schema.columns if column not in self.columns}
         self._columns = {column.name: column for column in self.columns}
+        # Looked up once, since every cell would pay for it: columns, and the spellings of levels.
+        self._plan: tuple[tuple[str, Any, _Spellings | None], ...] = tuple(
+            (column.name, column, None if column.numeric else _spellings(column.levels))
+            for column in self.columns
+        )
 
     @property
     def body_limit(self) -> int:
@@ -135,14 +142,18 @@ class RowReader:
         if row.keys() != self._columns.keys():
             self._names(row, place, faults)
         read = {}
-        for name, column in self._columns.items():
+        for name, column, spellings in self._plan:
             if name not in row:
                 continue
-            value, wrong = (_number if column.numeric else _level)(column, row[name], empty)
+            cell = row[name]
+            if spellings is None:
+                value, wrong = _number(column, cell, empty)
+                if value is not None and not column.lower <= value <= column.upper:
+                    clipped[name] = clipped.get(name, 0) + 1
+            else:
+                value, wrong = _level(column, spellings, cell, empty)
             if wrong:
                 faults.add(pointer(*place, name), name, wrong)
-            elif column.numeric and value is not None and not column.lower <= value <= column.upper:  # type: ignore[operator]
-                clipped[name] = clipped.get(name, 0) + 1
             read[name] = value
         return read
 
@@ -186,6 +197,8 @@ class RowReader:
 
 
 def _number(column: Column, cell: Any, empty: str) -> tuple[float | None, str]:
+    if type(cell) is float and -_DOUBLE <= cell <= _DOUBLE:  # nearly all
+        return cell, ""
     if cell is None:
         return None, _needed(column)
     if isinstance(cell, bool) or not isinstance(cell, int | float) or not -_DOUBLE <= cell <= _DOUBLE:
@@ -195,11 +208,11 @@ def _number(column: Column, cell: Any, empty: str) -> tuple[float | None, str]:
     return float(cell), ""
 
 
-def _level(column: Column, cell: Any, empty: str) -> tuple[str | None, str]:
+def _level(column: Column, spellings: _Spellings, cell: Any, empty: str) -> tuple[str | None, str]:
     if cell is None:
         return None, _needed(column)
     if isinstance(cell, str | int | float):
-        level = _spellings(column.levels).get(_spelling(cell))
+        level = spellings.get(_spelling(cell))
         if level is not None:
             return level, ""
     more = ", ..." if len(column.levels) > _LISTED else ""
@@ -213,9 +226,9 @@ def _spelling(cell: str | float) -> tuple[bool, str | float]:
 
 
 @lru_cache(maxsize=1024)
-def _spellings(levels: tuple[str, ...]) -> dict[tuple[bool, str | float], str]:
+def _spellings(levels: tuple[str, ...]) -> _Spellings:
     """Return the JSON values that stand for each level: its text, and the number or truth that it spells."""
-    found: dict[tuple[bool, str | float], str] = {}
+    found: _Spellings = {}
     for level in levels:
         found[_spelling(level)] = level
         truth = {"true": True, "false": False}.get(level.lower())
