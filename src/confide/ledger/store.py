@@ -405,8 +405,8 @@ def _durable_sqlite(connection: Any, _record: Any) -> None:
                 raise
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous = FULL")
-    # Names of queries are hashes, so each new one dirties another page: with SQLite's defaults, 2 MB and 1,000
-    # pages, pages leave the cache before they are full and are moved to the file after every few commits.
+    # Names of queries are hashes, so each new one dirties another page: with SQLite's defaults (2 MB, 1,000
+    # pages) pages leave the cache before they are full, and are moved to the file after every few commits.
     connection.execute("PRAGMA cache_size = -65536")
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
     connection.execute("PRAGMA recursive_triggers = ON")
