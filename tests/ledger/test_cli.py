@@ -40,7 +40,7 @@ def test_from_create_to_export(handle, guarantee, tmp_path):
     ledger.reserve(guarantee(0.2))
     ledger.settle(first, b"hidden")
     text = call("show", "--ledger", handle, "--verify")
-    for words in ("wages", "[bold]", "settled", "reserved", "ann", "Verified: 5 entries"):
+    for words in ("wages", "[bold]", "settled", "reserved", "ann", "Verified: 6 entries"):
         assert words in text
     assert "hidden" not in text
     state = json.loads(call("show", "--json", "--verify", CONFIDE_LEDGER=handle))
@@ -48,7 +48,14 @@ def test_from_create_to_export(handle, guarantee, tmp_path):
     assert state["spent"] == {"epsilon": "3/10", "delta": "0"}
     assert [charge["status"] for charge in state["charges"]] == ["settled", "reserved"]
     lines = list(csv.DictReader(io.StringIO(call("export", "--ledger", handle, "--format", "csv"))))
-    assert [line["kind"] for line in lines] == ["created", "granted", "reserved", "reserved", "settled"]
+    assert [line["kind"] for line in lines] == [
+        "created",
+        "granted",
+        "key",
+        "reserved",
+        "reserved",
+        "settled",
+    ]
     target = tmp_path / "out.json"
     call("export", "--ledger", handle, "--output", target)
     assert json.loads(target.read_text()) == json.loads(call("export", "--ledger", handle))

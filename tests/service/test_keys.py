@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import hmac
+import io
+import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
+from typer.testing import CliRunner
 
 from confide.errors import LedgerError, ParameterError, RefusedError
+from confide.ledger.operations import KeyAct
 from confide.ledger.store import Store
 from confide.service import keys
 from confide.service.keys import Keyring, Limiter
@@ -209,3 +216,144 @@ def test_a_store_that_is_gone(local, ring, tmp_path):
     (tmp_path / "ledger.db").unlink()
     with pytest.raises(LedgerError):
         held.analyst_of(key)
+
+
+def entries(ledger):
+    """Return act, holder, key and ended keys of each entry of the chain that is of keys."""
+    bodies = (json.loads(entry["body"]) for entry in json.loads(ledger.export())["entries"])
+    return [
+        (body["act"], body["holder"], body["key"], body["ended"]) for body in bodies if body["kind"] == "key"
+    ]
+
+
+def public(key):
+    return key[: len("confide_") + 16]
+
+
+def test_acts_of_keys_stand_in_the_chain(bench):
+    bench.open()
+    ledger, held = bench.ledger, []
+    held.append(keys.grant(ledger, "ann", 1))
+    held.append(keys.rotate(ledger, "ann"))
+    held.append(keys.grant(ledger, "ann", 2))
+    held.append(keys.owner_key(ledger))
+    keys.revoke(ledger, "ann")
+    a, b, c, owner = map(public, held)
+    assert entries(ledger) == [
+        ("granted", "ann", a, []), ("rotated", "ann", b, [a]), ("granted", "ann", c, [b]),
+        ("granted", "owner", owner, []), ("revoked", "ann", None, [c]),
+    ]  # fmt: skip
+    shown = ledger.show()["keys"]
+    assert [(line["analyst"], line["key"], line["ended_by"]) for line in shown] == [
+        ("ann", a, "rotated"), ("ann", b, "granted"), ("ann", c, "revoked"), ("owner", owner, None),
+    ]  # fmt: skip
+    assert all(line["since"] for line in shown)
+    assert [line["until"] is None for line in shown] == [False] * 3 + [True]
+    # One key after another: who held one at a moment is found by its times.
+    assert shown[0]["until"] == shown[1]["since"] <= shown[1]["until"] == shown[2]["since"]
+    assert ledger.verify().entries == 1 + 2 + 5
+
+
+def test_no_form_of_the_trace_opens_anything(bench, ring):
+    bench.open()
+    held = [keys.grant(bench.ledger, "ann", 1), keys.rotate(bench.ledger, "ann")]
+    told = bench.ledger.export() + bench.ledger.export("csv") + json.dumps(bench.ledger.show())
+    for key in held:
+        assert public(key) in told
+        for secret in (key[25:], keys._digest(key).hex()):
+            assert secret not in told
+    assert ring().analyst_of(public(held[1])) is None
+
+
+def test_the_trace_for_spreadsheets_and_for_people(local):
+    local.open()
+    first = public(keys.grant(local.ledger, "=ann", 1))
+    second = public(keys.rotate(local.ledger, "=ann"))
+    lines = [line for line in csv.DictReader(io.StringIO(local.ledger.export("csv"))) if line["act"]]
+    told = [(line["kind"], line["analyst"], line["act"], line["key"], line["ended_keys"]) for line in lines]
+    assert told == [("key", "'=ann", "granted", first, ""), ("key", "'=ann", "rotated", second, first)]
+    from confide.cli.ledger import app
+
+    shown = CliRunner().invoke(
+        app, ["show", "--ledger", local.ledger.handle, "--verify"], env={"COLUMNS": "120"}
+    )
+    assert shown.exit_code == 0, shown.output
+    rows = [line for line in shown.output.splitlines() if "confide_" in line]
+    assert [first in rows[0], "(rotated)" in rows[0], second in rows[1], "(rotated)" in rows[1]] == [
+        True
+    ] * 3 + [False]
+
+
+@pytest.mark.parametrize("act", ["rotate", "revoke"])
+def test_an_act_that_is_refused_leaves_no_trace(bench, act):
+    bench.open()
+    keys.grant(bench.ledger, "ann", 1)
+    before = bench.state()
+    with pytest.raises(RefusedError):
+        getattr(keys, act)(bench.ledger, "bob")
+    assert bench.state() == before
+
+
+def test_a_crash_leaves_key_and_entry_or_neither(bench, monkeypatch):
+    from confide.ledger.session import Session
+
+    bench.open()
+    keys.grant(bench.ledger, "ann", 1)
+    before, real = bench.state(), Session.flush
+
+    def crash(self):
+        real(self)
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "flush", crash)
+        for act in (keys.rotate, keys.revoke):
+            with pytest.raises(RuntimeError):
+                act(bench.ledger, "ann")
+            assert bench.state() == before
+    keys.rotate(bench.ledger, "ann")
+    bench.ledger.verify()
+
+
+def test_rotations_at_once_share_a_transaction_and_leave_one_key(bench, ring):
+    bench.open()
+    held = [keys.grant(bench.ledger, "ann", 1)]
+    with ThreadPoolExecutor(8) as pool:
+        held += pool.map(lambda _: keys.rotate(bench.ledger, "ann"), range(16))
+    assert sum(ring().analyst_of(key) is not None for key in held) == 1
+    bench.ledger.verify()
+    acts = entries(bench.ledger)
+    assert len(acts) == 17
+    for before, after in pairwise(acts):
+        assert after[3] == [before[2]]
+
+
+def test_a_key_of_an_older_version_ends_with_a_trace(bench, ring, monkeypatch):
+    bench.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyAct, "apply", lambda self, session: None)
+        old = keys.grant(bench.ledger, "ann", 1)
+    assert bench.ledger.verify().entries == 2
+    assert bench.ledger.show()["keys"] == []
+    assert ring().analyst_of(old).name == "ann"
+    keys.rotate(bench.ledger, "ann")
+    first = bench.ledger.show()["keys"][0]
+    assert (first["key"], first["since"], first["ended_by"]) == (public(old), None, "rotated")
+    assert bench.ledger.verify().entries == 3
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        KeyAct("granted", "ann", "confide_a", ()), KeyAct("rotated", "bob", "confide_b", ("confide_a",)),
+        KeyAct("rotated", "ann", "confide_b", ("confide_a", "confide_a")), KeyAct("lent", "ann", "confide_b", ()),
+    ],
+)  # fmt: skip
+def test_verification_finds_acts_that_cannot_be(local, second):
+    local.open()
+    parts = local.ledger.parts()
+    parts.run(KeyAct("granted", "ann", "confide_a", ()))
+    local.ledger.verify()
+    parts.run(second)
+    with pytest.raises(LedgerError, match=r"Entry 3 .* key for the second time"):
+        local.ledger.verify()

@@ -191,6 +191,8 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
             line(f"... and {len(state['charges']) - listed} earlier ones: --all, --json or export.")
         if any("account_charge" in charge for charge in state["charges"]):
             line(_APART)
+    if state["keys"]:
+        console.print(_keys(state["keys"]))
     for version in state["versions"]:
         line(f"Version {version['version']} of the data since {version['time']}.")
     noun = "entry" if state["entries"] == 1 else "entries"
@@ -244,6 +246,19 @@ def _charges(listed: list[dict[str, Any]], parts: tuple[str, ...], console: Cons
             *((_cell(paid if charge["analyst"] else "-"),) if apart else ()),
             *(() if settled else (status,)),
         )
+    return table
+
+
+def _keys(held: list[dict[str, Any]]) -> Table:
+    """Return the table of who held which key when, by the public parts of keys."""
+    from rich.table import Table
+
+    table = Table("analyst", "key", "since", "until", title="Keys of `confide serve`")
+    for key in held:
+        since, until = ("-" if moment is None else moment[:16].replace("T", " ")
+                        for moment in (key["since"], key["until"]))  # fmt: skip
+        ended = "" if key["ended_by"] is None else f" ({key['ended_by']})"
+        table.add_row(_cell(key["analyst"]), _cell(key["key"]), _cell(since), _cell(until + ended))
     return table
 
 

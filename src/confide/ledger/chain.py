@@ -31,9 +31,12 @@ CHARGED = "charged"
 SETTLED = "settled"
 KEPT = "kept"
 VERSION = "version"
-KINDS = (CREATED, GRANTED, RESERVED, CHARGED, SETTLED, KEPT, VERSION)
+KEY = "key"
+KINDS = (CREATED, GRANTED, RESERVED, CHARGED, SETTLED, KEPT, VERSION, KEY)
 #: Kinds that spend.
 SPENDING = (RESERVED, CHARGED)
+#: What was done in a `KEY` entry: a key given with an account, or for another one, or only ended.
+ACTS = ("granted", "rotated", "revoked")
 
 
 class Mark(NamedTuple):

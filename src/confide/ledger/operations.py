@@ -187,6 +187,25 @@ class Grant:
         return session.append(chain.GRANTED, fields, analyst=self.name)
 
 
+@dataclass(frozen=True)
+class KeyAct:
+    """Note that keys of a holder began or ended: who could ask in whose name, and when.
+
+    The keys belong to a room above, which writes its own tables in the same transaction. No account changes,
+    and the entry holds nothing by which a key could be guessed.
+    """
+
+    act: str  #: of `chain.ACTS`
+    holder: str
+    key: str | None  #: public part of the key that begins, if one does
+    ended: tuple[str, ...]  #: public parts of those that end
+
+    def apply(self, session: Session) -> Mark:
+        """Return the entry's place."""
+        fields = {"act": self.act, "holder": self.holder, "key": self.key, "ended": list(self.ended)}
+        return session.append(chain.KEY, fields)
+
+
 def same_schema(dataset: str, bound: str, asked: str) -> None:
     """Refuse a table that protects something else than the dataset's earlier ones."""
     if bound != asked:

@@ -140,6 +140,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
     mark, spent = balance(store, connection, dataset, check=False)
     reservations: dict[int, dict[str, Any]] = {}
     versions = []
+    keys = _Keys()
     created = ""
     for row in entries(store, connection, dataset):
         fields = json.loads(row[4])
@@ -171,6 +172,8 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
                     "content_tag": fields["tag"],
                 }
             )
+        elif row[1] == chain.KEY:
+            keys.note(fields)
         elif row[1] == chain.CREATED:
             created = fields["time"]
     listed = accounts(store, connection, dataset)
@@ -191,9 +194,36 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
         "entries": mark.sequence,
         "head": mark.hash,
         "versions": versions,
+        "keys": list(keys.lines.values()),
         "charges": list(reservations.values()),
         "refused": refused,
     }
+
+
+class _Keys:
+    """Who held which key from when to when, by the entries of a chain.
+
+    A key that was given before there were entries of keys has no beginning here.
+    """
+
+    def __init__(self) -> None:
+        self.lines: dict[str, dict[str, Any]] = {}
+
+    def note(self, fields: dict[str, Any]) -> bool:
+        """Add an entry; return whether its keys begin once and end once, each of one holder."""
+        holder, key, fits = fields["holder"], fields["key"], fields["act"] in chain.ACTS
+        for old in fields["ended"]:
+            line = self.lines.setdefault(old, _key_line(old, holder))
+            fits = fits and line["analyst"] == holder and line["until"] is None
+            line |= {"until": fields["time"], "ended_by": fields["act"]}
+        if key is not None:
+            fits = fits and key not in self.lines
+            self.lines[key] = {**_key_line(key, holder), "since": fields["time"]}
+        return fits
+
+
+def _key_line(key: str, holder: str) -> dict[str, Any]:
+    return {"key": key, "analyst": holder, "since": None, "until": None, "ended_by": None}
 
 
 def kept_secret(
@@ -244,6 +274,9 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
         "assumptions",
         "hash",
         "account_charge",
+        "act",
+        "key",
+        "ended_keys",
     )
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")
     writer.writeheader()
@@ -254,6 +287,9 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
             name: fields.get(name) for name in ("sequence", "time", "kind", "analyst", "label", "version")
         }
         line |= {name: amounts.get(name) for name in ("epsilon", "delta", "rho")}
+        if row[1] == chain.KEY:
+            line |= {"analyst": fields["holder"], "act": fields["act"], "key": fields["key"]}
+            line["ended_keys"] = "; ".join(fields["ended"]) or None
         # Exact rationals for auditors, and numbers that a spreadsheet understands beside them.
         for name in ("epsilon", "delta"):
             value = amounts.get(name)
@@ -289,6 +325,7 @@ def verify(
     versions: list[tuple[int, str, str]] = []
     macs: dict[int, str] = {}
     open_, closed = set[int](), set[int]()
+    keys = _Keys()
     previous, number = chain.GENESIS, 0
 
     for number, row in enumerate(entries(store, connection, dataset), start=1):
@@ -336,6 +373,9 @@ def verify(
             macs[fields["of"]] = fields["secret"]
         elif kind == chain.GRANTED:
             limits[fields["analyst"]] = tuple(parse(fields["limit"][name]) for name in budget.names)
+        elif kind == chain.KEY:
+            if not keys.note(fields):
+                raise _damage(dataset, number, "gives out or ends a key for the second time, or another's")
         else:
             versions.append((fields["version"], fields["schema_digest"], fields["tag"]))
         account = None

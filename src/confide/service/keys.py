@@ -13,6 +13,8 @@ rotated, revoked                        refused by the next transaction and the 
 the prefix of a key in use              looked up like any other: only the whole key is remembered
 an analyst is granted again             other limits, a new key; the old one is revoked
 revoked, then granted again             a new key; the account keeps what it spent
+granted, rotated, revoked               an entry of the chain: the act, the name, the public parts of the keys
+granted by an older version             no entry of its beginning; that of its end names it
 ======================================  ================================================================
 """
 
@@ -31,7 +33,7 @@ from confide.errors import ParameterError, RefusedError
 from confide.ledger import Ledger, chain
 from confide.ledger.handle import Parts
 from confide.ledger.names import name_of, one_spelling
-from confide.ledger.operations import Grant
+from confide.ledger.operations import Grant, KeyAct
 from confide.ledger.session import Session
 from confide.privacy import exact
 from confide.privacy.exact import Amount
@@ -51,7 +53,10 @@ _INSERT = (
     "INSERT INTO confide_service_key (dataset_id, prefix, name, owner, digest, created) "
     "VALUES (?, ?, ?, ?, ?, ?)"
 )
-_LIVE = "SELECT 1 FROM confide_service_key WHERE dataset_id = ? AND name = ? AND revoked IS NULL"
+_LIVE = (
+    "SELECT prefix FROM confide_service_key "
+    "WHERE dataset_id = ? AND name = ? AND revoked IS NULL ORDER BY prefix"
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,19 +71,17 @@ class Issue:
 
     def apply(self, session: Session) -> None:
         """Decide and write."""
-        store, connection, number = session.store, session.connection, session.dataset.id
-        if self.living and store.row(connection, _LIVE, (number, self.name)) is None:
+        old = _living(session, self.name)
+        if self.living and not old:
             raise _no_key(self.name)
         if self.grant is not None:
             self.grant.apply(session)
-        now = chain.now()
-        row = (number, self.prefix, self.name, int(self.name == OWNER), self.digest, now)
-
-        def write() -> None:
-            store.execute(connection, _REVOKE, (now, number, self.name))
-            store.execute(connection, _INSERT, row)
-
-        session.at_end.append(write)
+        act = "rotated" if self.living else "granted"
+        KeyAct(act, self.name, _public(self.prefix), old).apply(session)
+        # At once, so that what follows in the same transaction finds this key and not the old ones.
+        now = _end(session, self.name)
+        row = (session.dataset.id, self.prefix, self.name, int(self.name == OWNER), self.digest, now)
+        session.store.execute(session.connection, _INSERT, row)
 
 
 @dataclass(slots=True, eq=False)
@@ -89,12 +92,28 @@ class Revoke:
 
     def apply(self, session: Session) -> None:
         """Decide and write."""
-        store, connection, number = session.store, session.connection, session.dataset.id
-        if store.row(connection, _LIVE, (number, self.name)) is None:
+        old = _living(session, self.name)
+        if not old:
             raise _no_key(self.name)
-        session.at_end.append(
-            lambda: store.execute(connection, _REVOKE, (chain.now(), number, self.name)) and None
-        )
+        KeyAct("revoked", self.name, None, old).apply(session)
+        _end(session, self.name)
+
+
+def _living(session: Session, name: str) -> tuple[str, ...]:
+    """Return the public parts of a name's valid keys."""
+    rows = session.store.rows(session.connection, _LIVE, (session.dataset.id, name))
+    return tuple(_public(row[0]) for row in rows)
+
+
+def _end(session: Session, name: str) -> str:
+    now = chain.now()
+    session.store.execute(session.connection, _REVOKE, (now, session.dataset.id, name))
+    return now
+
+
+def _public(prefix: str) -> str:
+    """Return the part of a key that tells it from others and opens nothing."""
+    return f"confide_{prefix}"
 
 
 def grant(ledger: Ledger, name: str, epsilon: Amount, delta: Amount = 0) -> str:
