@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -155,6 +158,94 @@ def test_an_overrun_is_named_by_the_guarantee_from_then_on(service_of, monkeypat
     assert service.overruns == 1
     counts = client.get("/metrics", headers={"Authorization": "Bearer owner-key"}).text
     assert "confide_schedule_overruns_total 1" in counts.splitlines()
+
+
+@pytest.mark.parametrize("path", ["/v1/guarantee", "/metrics"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer owner-key"}])
+def test_what_reads_the_store_without_a_key_is_on_the_schedule(service_of, path, headers, monkeypatch):
+    monkeypatch.setattr(Schedule, "tolerance", 1.0)  # a busy machine wakes late
+    service, client, *_ = service_of(schedule_ms=200)
+    guarantee, threads = service.guarantee, []
+
+    def told():
+        threads.append(threading.current_thread())
+        return guarantee()
+
+    def slow():
+        time.sleep(0.25)
+        return guarantee()
+
+    def taken():
+        start = time.monotonic()
+        response = client.get(path, headers=headers)
+        assert response.status_code == 200
+        return time.monotonic() - start
+
+    service.guarantee = told
+    assert taken() >= 0.2
+    assert "worker" in threads[0].name.lower()  # not on the loop, where others' answers wait
+    assert service.overruns == 0
+    service.guarantee = slow
+    client.app.state.front._promise = None
+    assert taken() >= 0.4
+    assert service.overruns == 1
+
+
+def test_a_store_that_fails_is_told_on_the_schedule(service_of):
+    from confide.errors import LedgerError
+
+    service, client, *_ = service_of(schedule_ms=60)
+
+    def gone():
+        raise LedgerError("SECRET", "SECRET")
+
+    service.guarantee = gone
+    for path in ("/v1/guarantee", "/metrics"):
+        start = time.monotonic()
+        response = client.get(path)
+        assert (response.status_code, "SECRET" in response.text) == (503, False)
+        assert time.monotonic() - start >= 0.06
+
+
+def test_the_guarantee_is_read_once_a_second_however_many_ask(service_of, monkeypatch):
+    from confide.service import app
+
+    clock = [100.0]
+    service, client, *_ = service_of()
+    front, guarantee, read = client.app.state.front, service.guarantee, []
+    service.guarantee = lambda: read.append(1) or guarantee()
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: front.promise(), range(64)))
+        assert len(read) == 1
+        clock[0] += 1.0
+        front.promise()
+        assert len(read) == 2
+
+
+def test_a_worker_reads_along(service_of):
+    from confide.errors import LedgerError
+    from confide.service.worker import keep_up
+
+    service, client, *_ = service_of()
+    front, guarantee, read = client.app.state.front, service.guarantee, []
+
+    def told():
+        read.append(1)
+        if len(read) == 1:
+            raise LedgerError("away", "wait")  # it goes on
+        return guarantee()
+
+    service.guarantee = told
+
+    async def some():
+        task = asyncio.create_task(keep_up(front, 0.01))
+        while len(read) < 2:
+            await asyncio.sleep(0.01)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(some(), 10))
 
 
 @pytest.fixture

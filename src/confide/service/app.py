@@ -12,13 +12,15 @@ GET /openapi.json     none                            the document of all this
 GET /, POST /         the owner's, as HTTP Basic      the page, and its form
 ====================  ==============================  ============================================
 
-What is said to whoever shows a key leaves on the public schedule, refusals too: to look the key up takes the
-store, which others use (`confide.service.visit`). A request without a key is refused at once.
+What takes the store, which others use, leaves on the public schedule: all that is said to whoever shows a
+key, refusals too, since the key is looked up (`confide.service.visit`), and the guarantee and the constants,
+which need none. A request without a key where one is needed is refused at once.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,12 +47,15 @@ except ImportError as error:  # pragma: no cover - the extra is part of the deve
     ) from None
 
 if TYPE_CHECKING:
+    from confide.service.records import Promise
     from confide.service.service import Service
 
 _log = logging.getLogger("confide.service")
 
 #: Requests that wait for the store or compute at one time; the others queue.
 THREADS = 64
+#: Seconds for which the guarantee is not read anew: who has no key has no rate, and must not load the store.
+PROMISED = 1.0
 
 
 class Front:
@@ -81,10 +86,26 @@ class Front:
         )
         self.started = time.time()
         self.limiter = CapacityLimiter(THREADS)
+        self._promise: tuple[float, Promise] | None = None
+        self._promising = threading.Lock()
 
     def _late(self) -> None:
         self.counters.add(OVERRUNS)
         self.service.overran()
+
+    def promise(self) -> Promise:
+        """Return the service's guarantee, at most `PROMISED` seconds old.
+
+        Raises
+        ------
+        LedgerError
+            If the store cannot be read.
+        """
+        with self._promising:
+            now = time.monotonic()
+            if self._promise is None or now - self._promise[0] >= PROMISED:
+                self._promise = now, self.service.guarantee()
+            return self._promise[1]
 
     async def call(self, work: Any, *arguments: Any) -> Any:
         """Run what waits for the store on a thread of its own."""

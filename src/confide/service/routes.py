@@ -88,11 +88,13 @@ def add(app: FastAPI, front: Front) -> None:
         "/v1/guarantee",
         summary="What holds for everybody in the table",
         response_model=schemas.Guaranteed,
-        responses=schemas.problems(500),
+        responses=schemas.problems(500, 503),
     )
     async def guarantee() -> Response:
         """Say the guarantee of all answers together, and of one."""
-        return _json(await front.call(promised, front))
+        async with Visit(front):
+            body = await front.call(promised, front)
+        return _json(body)
 
     @app.get("/health", summary="Whether the worker runs", response_model=schemas.Health)
     async def health() -> Response:
@@ -111,14 +113,15 @@ def add(app: FastAPI, front: Front) -> None:
     )
     async def counters(request: Request) -> Response:
         """Say public constants of the configuration; with the owner's key also counts of requests."""
-        counts = None
-        if "authorization" in request.headers:
-            key = key_of(request)
-            async with Visit(front) as visit:
+        key = key_of(request) if "authorization" in request.headers else None
+        async with Visit(front) as visit:
+            counts = None
+            if key is not None:
                 if not (await visit.caller(key)).owner:
                     raise unknown_key()
-            counts = await front.call(front.counters.sums)
-        return Response(exposition(front, counts), media_type=metrics.MEDIA_TYPE)
+                counts = await front.call(front.counters.sums)
+            text = await front.call(exposition, front, counts)
+        return Response(text, media_type=metrics.MEDIA_TYPE)
 
 
 def _json(body: Mapping[str, Any]) -> Response:
@@ -282,7 +285,7 @@ def amount(spending: Spending) -> dict[str, str]:
 
 def promised(front: Front) -> dict[str, Any]:
     """Return the guarantee as plain values."""
-    promise, config, schedule = front.service.guarantee(), front.service.config, front.schedule
+    promise, config, schedule = front.promise(), front.service.config, front.schedule
     total = promise.total
     late = OVERRUN in promise.assumptions or bool(front.counters.sums()[metrics.OVERRUNS])
     # An answer that was late stands in the place of the promise that answers are on time.
@@ -305,7 +308,7 @@ def promised(front: Front) -> dict[str, Any]:
 
 def exposition(front: Front, counts: Mapping[str, int] | None) -> str:
     """Return the text of /metrics."""
-    config, promise = front.service.config, front.service.guarantee()
+    config, promise = front.service.config, front.promise()
     return metrics.exposition(
         {
             "model": front.reader.schema.name,

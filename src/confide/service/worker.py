@@ -6,6 +6,7 @@ the model's file for itself and shares the store with the others.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,13 +19,14 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import ParameterError
+from confide.errors import ConfideError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from fastapi import FastAPI
 
+    from confide.service.app import Front
     from confide.service.service import Service
 
 #: Where the settings stand; set by `confide serve` for its own workers.
@@ -35,6 +37,8 @@ GRACE = 30
 MOST_CONNECTIONS, LARGEST_HEAD = 1000, 1 << 14
 #: Seconds that an idle connection stays open.
 KEEP_ALIVE = 5
+#: Seconds after which a worker reads what others charged.
+PAUSE = 1.0
 #: Seconds after which a thread of a worker lets another one run.
 SWITCH = 0.0005
 #: Status of a worker of uvicorn that failed before it served.
@@ -119,6 +123,8 @@ def application() -> FastAPI:
     service = settings.opened()
     app = create_app(service, counts=settings.counts)
     warm(service)
+    front = app.state.front
+    front.promise()
     # Workers are the threads here. Those of one product wait for each other: on busy cores, milliseconds.
     threadpool_limits(1)
     # The loop wakes to send what is due: a thread that computes must not keep it waiting for 5 ms.
@@ -127,7 +133,9 @@ def application() -> FastAPI:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         await rehearse(service)
+        reading = asyncio.create_task(keep_up(front))
         yield
+        reading.cancel()
         service.close()
 
     app.router.lifespan_context = life
@@ -150,6 +158,18 @@ def warm(service: Service) -> None:
     service.guarantee()  # reads the chain, which may be long
     with suppress(KeyRevoked):
         service.answer(Analyst("", "no such key"), [row], "warm")
+
+
+async def keep_up(front: Front, pause: float = PAUSE) -> None:
+    """Read what others charged, every `pause` seconds, so that no question finds a long chain to read.
+
+    The guarantee names the assumptions of every charge. Whoever asks for it after a day without a question
+    would wait for a day's entries, late on the schedule, and the guarantee would say so for ever.
+    """
+    while True:
+        await asyncio.sleep(pause)
+        with suppress(ConfideError):  # the store may be away; who asks meanwhile is told so
+            await front.call(front.promise)
 
 
 async def rehearse(service: Service) -> None:
