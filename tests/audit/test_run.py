@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -84,6 +85,27 @@ def test_the_command(tmp_path):
     assert COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--out", str(out)]).exit_code not in (0, 1)
     assert COMMAND.invoke(app, ["audit", "--quick", "--full"]).exit_code not in (0, 1)
     assert COMMAND.invoke(app, ["audit", "-m", "nothing_here"]).exit_code not in (0, 1)
+
+
+def test_the_command_shows_the_museum(monkeypatch):
+    from confide.audit import museum
+
+    few = tuple(piece for piece in museum.pieces() if piece.name in ("leaks.charge", "textbook_laplace"))
+    monkeypatch.setattr(museum, "pieces", lambda: few)
+    done = COMMAND.invoke(app, ["audit", "--museum", "--seed", "3"])
+    assert done.exit_code == 0, done.output
+    assert "2 pieces, 1 caught by two layers or more. All were caught" in done.output
+    body = json.loads(COMMAND.invoke(app, ["audit", "--museum", "--seed", "3", "--json"]).output)
+    assert body["wrong"] == []
+    assert {row["piece"]: row["caught_by"] for row in body["pieces"]} == {
+        "textbook_laplace": ["replay", "support"], "leaks.charge": ["side channels"],
+    }  # fmt: skip
+    blind = replace(few[0], broken=few[0].sibling)
+    monkeypatch.setattr(museum, "pieces", lambda: (blind,))
+    missed = COMMAND.invoke(app, ["audit", "--museum", "--seed", "3"])
+    assert missed.exit_code == 1
+    assert "Wrong: textbook_laplace" in missed.output
+    assert COMMAND.invoke(app, ["audit", "--museum", "--full"]).exit_code not in (0, 1)
 
 
 def test_a_broken_claim_leaves_with_status_1(monkeypatch):

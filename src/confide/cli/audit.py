@@ -25,6 +25,10 @@ def audit(
     mechanism: Annotated[
         str | None, typer.Option("--mechanism", "-m", help="One claim, room or public name alone.")
     ] = None,
+    museum: Annotated[
+        bool,
+        typer.Option("--museum", help="Attack variants known to be broken instead: each must be caught."),
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write an HTML report.")] = None,
     state: Annotated[
         Path | None,
@@ -42,11 +46,15 @@ def audit(
 ) -> None:
     """Attack each claim of Confide: exact laws on searched neighbours, and outputs told apart.
 
-    Leaves with status 0 where every claim holds and 1 where one is broken.
+    Leaves with status 0 where every claim holds and 1 where one is broken; with --museum 1 where a variant
+    known to be broken was not caught.
     """
     with reporting(as_json):
         from confide.audit.run import audit as attack
 
+        if museum:
+            _refuse(quick=quick, full=full, mechanism=mechanism, out=out, state=state, jobs=jobs)
+            raise typer.Exit(_museum(seed, as_json=as_json))
         if quick and full:
             raise ParameterError("Both --quick and --full were given.", "Pass one of them.")
         if jobs is not None and jobs < 1:
@@ -68,6 +76,43 @@ def audit(
         if out is not None:
             typer.echo(f"Report: {out}")
     raise typer.Exit(1 if found.broken else 0)
+
+
+def _refuse(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise ParameterError(
+                f"Both --museum and --{name} were given.", "The museum takes --seed and --json alone."
+            )
+
+
+def _museum(seed: int | None, *, as_json: bool) -> int:
+    """Show every piece; return 0 where the audit caught them all and accused no sibling."""
+    from confide.audit.museum import pieces, tour
+
+    shown, count = [], len(pieces())
+    with _progress(quiet=as_json) as told:
+        for number, one in enumerate(tour(seed), start=1):
+            shown.append(one)
+            if told is not None:
+                told(number, count, one.piece.name)
+    wrong = [one.piece.name for one in shown if not one.right]
+    if as_json:
+        emit({"pieces": [one.to_dict() for one in shown], "wrong": wrong})
+        return int(bool(wrong))
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("known to be broken", "caught by", "measured", "sibling", box=None, pad_edge=False)
+    for one in shown:
+        sibling = f"called broken by {', '.join(one.accused)}" if one.accused else "quiet"
+        table.add_row(one.piece.name, ", ".join(one.caught) or "nothing", _number(one.measured), sibling)
+    console = Console(width=None if Console().is_terminal else 130)
+    console.print(table)
+    twice = sum(len(one.caught) > 1 for one in shown)
+    told = f"Wrong: {', '.join(wrong)}." if wrong else "All were caught, and no sibling was called broken."
+    console.print(f"{count} pieces, {twice} caught by two layers or more. {told}")
+    return int(bool(wrong))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,23 +67,75 @@ def vectorised(draw: Callable[[Any, int, RandomStream], Any]) -> dict[str, Any]:
 
 
 def attack(promise: Claim, stream: RandomStream, *, seed: int = 0) -> dict[str, Finding]:
-    """Try a claim, registered or not, by every layer on its own pairs; statistical layers on the first."""
+    """Try a claim, registered or not, by every layer on its own pairs; statistical layers on the first.
+
+    These are left out for a claim without draws (`Claim.quick` 0).
+    """
     pairs = list(promise.pairs())
     often = pairs * max(1, _REPLAYS // len(pairs))
     found = {
         "exact": exact.check(promise, pairs, search=False),
-        "black box": blackbox.check(
-            promise, pairs[0], promise.quick, stream.child("black box"), full=False, error=LEVEL
-        ),
         "replay": replay.check(promise, often, seed=seed),
         "side channels": sides.check(promise, pairs, seed=seed),
-        "support": sides.support(
-            promise, pairs[0], min(promise.quick, 20_000), stream.child("support"), error=LEVEL
-        ),
     }
+    if promise.quick:
+        found["black box"] = blackbox.check(
+            promise, pairs[0], promise.quick, stream.child("black box"), full=False, error=LEVEL
+        )
+        found["support"] = sides.support(
+            promise, pairs[0], min(promise.quick, 20_000), stream.child("support"), error=LEVEL
+        )
     return {layer: finding for layer, finding in found.items() if finding is not None}
 
 
 def catchers(found: dict[str, Finding], level: float = LEVEL) -> tuple[str, ...]:
     """Return the layers that break the claim."""
     return tuple(layer for layer, finding in found.items() if sides.rejects(finding, level))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the audit made of a piece.
+
+    Parameters
+    ----------
+    piece : Piece
+    caught : tuple of str
+        Layers that called the variant broken.
+    accused : tuple of str
+        Layers that called its sibling broken: none should.
+    measured : float
+        Largest lower bound on the variant's epsilon; NaN where only layers that measure none caught it.
+    """
+
+    piece: Piece
+    caught: tuple[str, ...]
+    accused: tuple[str, ...]
+    measured: float
+
+    @property
+    def right(self) -> bool:
+        """Whether every layer that must catch the variant did, and none accused the sibling."""
+        return set(self.piece.caught_by) <= set(self.caught) and not self.accused
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; an infinite bound as text."""
+        bound = None if math.isnan(self.measured) else self.measured
+        return {
+            "piece": self.piece.name,
+            "flaw": self.piece.flaw,
+            "caught_by": list(self.caught),
+            "must_be_caught_by": list(self.piece.caught_by),
+            "sibling_accused_by": list(self.accused),
+            "measured": "infinite" if bound is not None and math.isinf(bound) else bound,
+            "right": self.right,
+        }
+
+
+def show(piece: Piece, stream: RandomStream) -> Shown:
+    """Attack a piece and its sibling."""
+    found = attack(piece.broken(), stream.child("broken"))
+    caught = catchers(found)
+    bounds = [found[layer].measured for layer in caught if not math.isnan(found[layer].measured)]
+    accused = catchers(attack(piece.sibling(), stream.child("sibling")))
+    return Shown(piece, caught, accused, max(bounds, default=math.nan))

@@ -13,8 +13,9 @@ from confide.audit.exact import nearly
 from confide.audit.museum.piece import Piece, claim, vectorised
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Claim, Floats, Law, Pair
+from confide.errors import DataError
 from confide.mechanisms import RandomStream, weighted_choice
-from confide.selection import SubsetProblem, best_by_mistakes, draw, law
+from confide.selection import SubsetProblem, best_by_mistakes, draw, gap_condition, law
 from confide.selection.exponent import exponent
 
 _SIZE = 2
@@ -103,12 +104,32 @@ def _buckets(name: str, outputs: Callable[..., Any], probabilities: Callable[[Ro
     return claim(name, 1, 0, _RELATION, _ties(), law=probabilities, **vectorised(outputs))
 
 
+def _checked(rows: Rows, size: int, stream: RandomStream) -> Floats:
+    """Draw by `mistakes` where the condition of the paper holds, which it does on every table tried here."""
+    if not gap_condition(_problem(rows), diagnostics="public data").paper:
+        raise DataError("The condition of the paper does not hold.", "Choose another mechanism.")
+    return _supports(draw(_problem(rows), "mistakes", 1, _RELATION, random_state=stream, size=size))
+
+
+def _paper() -> Claim:
+    return claim(
+        "paper_condition", 1, 0, _RELATION, (_flipping(100), _flipping()),
+        law=lambda rows: _table(law(_problem(rows), "mistakes", 1, _RELATION)), **vectorised(_checked),
+    )  # fmt: skip
+
+
 PIECES = (
     Piece(
         "mistakes_without_gap",
         "Supports are scored by their distance from the best one, which flips with one row.",
         lambda: _selected("mistakes_without_gap", "mistakes", (_flipping(),)),
         lambda: _selected("exponential", "exponential", (_flipping(),)),
+        ("exact", "black box", "replay"),
+    ),
+    Piece(
+        "paper_condition",
+        "The condition of the paper, which both tables meet, is taken for proof that `mistakes` is private.",
+        _paper, lambda: _selected("mistakes", "mistakes", _ties()),
         ("exact", "black box", "replay"),
     ),
     Piece(

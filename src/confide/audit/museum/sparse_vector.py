@@ -27,9 +27,11 @@ _ERROR = 1e-6
 Queries = list[int]
 
 
-def _above(y: Any) -> Any:
-    """Return P(nu > y), nu discrete Laplace of scale 2 / e2."""
-    q = math.exp(-float(_E2) / 2)
+def _above(y: Any, scale: Fraction = 2 / _E2) -> Any:
+    """Return P(nu > y), nu discrete Laplace of a scale, 2 / e2 where it is right; 0 stands for no noise."""
+    if scale == 0:
+        return (np.asarray(y) < 0).astype(np.float64)
+    q = math.exp(-1 / float(scale))
     tail = q ** (np.abs(np.where(np.asarray(y) >= 0, y, -1 - np.asarray(y))) + 1) / (1 + q)
     return np.where(np.asarray(y) >= 0, tail, 1 - tail)
 
@@ -45,17 +47,21 @@ _STILL = (np.zeros(1, dtype=np.int64), np.ones(1))
 
 
 def _noise(scale: Fraction, shape: Any, stream: RandomStream) -> Any:
-    return discrete_laplace(scale, shape, stream=stream)
+    return discrete_laplace(scale, shape, stream=stream) if scale else np.zeros(shape, dtype=np.int64)
 
 
 def _run(
-    told: Callable[[Any, Any], Any], *, threshold_noise: bool = True, fresh: bool = True
+    told: Callable[[Any, Any], Any],
+    *,
+    threshold_noise: bool = True,
+    fresh: bool = True,
+    scale: Fraction = 2 / _E2,
 ) -> dict[str, Any]:
     """Return `run` and `outputs` of a variant; `told` makes outputs of (noisy values, which are above)."""
 
     def draw(queries: Queries, size: int, stream: RandomStream) -> Floats:
         shape = (size, len(queries) if fresh else 1)
-        noise = _noise(2 / _E2, shape, stream.child("queries"))
+        noise = _noise(scale, shape, stream.child("queries"))
         rho = _noise(1 / _E1, (size, 1), stream.child("threshold")) if threshold_noise else 0
         noisy = np.array(queries) + noise
         return np.asarray(told(noisy, noisy > _THRESHOLD + rho), dtype=np.float64)
@@ -68,18 +74,18 @@ def _until(noisy: Any, above: Any) -> Any:
     return np.cumprod(above, axis=1).sum(axis=1)
 
 
-def _until_law(queries: Queries, bars: tuple[Any, Any]) -> Law:
+def _until_law(queries: Queries, bars: tuple[Any, Any], scale: Fraction = 2 / _E2) -> Law:
     rho, left = bars
     table = {}
     for i, k in enumerate(queries):
-        up = _above(_THRESHOLD + rho - k)
+        up = _above(_THRESHOLD + rho - k, scale)
         table[float(i)] = float((left * (1 - up)).sum())
         left = left * up
     return nearly({**table, float(len(queries)): float(left.sum())}, _ERROR)
 
 
 _EQUAL = (
-    Pair("all queries move alike", [_THRESHOLD] * 7, [_THRESHOLD - 1] * 7),
+    Pair("all queries move alike", [_THRESHOLD + 1] * 9, [_THRESHOLD] * 9),
     Pair("far above", [_THRESHOLD + 8] * 7, [_THRESHOLD + 7] * 7),
 )
 
@@ -89,6 +95,22 @@ def _epoch(name: str, *, threshold_noise: bool) -> Claim:
     return claim(
         name, 1, 0, "replace_one", _EQUAL, law=lambda queries: _until_law(queries, bars), replayed=False,
         quick=200_000, **_run(_until, threshold_noise=threshold_noise),
+    )  # fmt: skip
+
+
+_LAST = (
+    Pair(
+        "the last query falls, the others rise",
+        [_THRESHOLD] * 6, [_THRESHOLD + 1] * 5 + [_THRESHOLD - 1],
+    ),
+)  # fmt: skip
+
+
+def _scaled(name: str, scale: Fraction) -> Claim:
+    """Return an epoch whose queries get noise of a scale, 0 for none."""
+    return claim(
+        name, 1, 0, "replace_one", _LAST, law=lambda queries: _until_law(queries, _bars(), scale),
+        replayed=False, quick=200_000, **_run(_until, scale=scale),
     )  # fmt: skip
 
 
@@ -199,6 +221,20 @@ PIECES = (
         "The threshold gets no noise: each answer above costs e2 / 2, and any number of them is told.",
         lambda: _epoch("sparse_vector.no_threshold_noise", threshold_noise=False),
         lambda: _epoch("sparse_vector", threshold_noise=True),
+        ("exact", "black box"),
+    ),
+    Piece(
+        "sparse_vector.no_query_noise",
+        "Queries get no noise, only the threshold: answers of two sorts order them exactly.",
+        lambda: _scaled("sparse_vector.no_query_noise", Fraction(0)),
+        lambda: _scaled("sparse_vector", 2 / _E2),
+        ("exact", "black box"),
+    ),
+    Piece(
+        "sparse_vector.half_query_noise",
+        "Noise of scale 1 / e2 for queries that need 2 / e2, as they may move either way.",
+        lambda: _scaled("sparse_vector.half_query_noise", 1 / _E2),
+        lambda: _scaled("sparse_vector", 2 / _E2),
         ("exact", "black box"),
     ),
     Piece(
