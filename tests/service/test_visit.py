@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from confide.service import routes, visit
-from confide.service.records import Analyst
+from confide.service.records import Analyst, UnknownKeys
 from confide.service.schedule import Schedule
 
 _spec = importlib.util.spec_from_file_location("service_fake", Path(__file__).with_name("fake.py"))
@@ -80,6 +80,26 @@ def test_a_request_of_nobody_counts_in_no_rate(on):
     service, client = on()
     for headers in ({}, {"Authorization": "Bearer nobody"}):
         assert client.get("/v1/budget", headers=headers).status_code == 401
+    assert service.admitted == []
+
+
+@pytest.mark.parametrize("name", [*ASKED, "the constants", "the page"])
+def test_too_many_unknown_keys_are_refused_on_the_schedule(on, name):
+    service, client = on(schedule_ms=40)
+    more = {"the constants": ("GET", "/metrics", None, 0), "the page": ("GET", "/", None, 0)}
+    method, path, body, _ = {**ASKED, **more}[name]
+
+    def refuse(key):
+        raise UnknownKeys(0.3)
+
+    service.analyst_of = refuse
+    start = time.monotonic()
+    how = {"auth": ("x", "nobody")} if path == "/" else {"headers": ALICE}
+    response = client.request(method, path, json=body, **how)
+    assert time.monotonic() - start >= 0.04
+    assert response.status_code == 429
+    assert response.headers["retry-after"] == "1"
+    assert "keys that nobody has" in response.json()["title"]
     assert service.admitted == []
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from confide.service.records import RowError as RowError
     from confide.service.records import TooManyRequests as TooManyRequests
     from confide.service.records import TotalExhausted as TotalExhausted
+    from confide.service.records import UnknownKeys as UnknownKeys
     from confide.service.service import Service as Service
 
 #: Public name -> module. Loaded on first use, so that importing the room stays cheap.
@@ -36,6 +37,7 @@ _WHERE = {
     "ServiceConfig": "config",
     "TooManyRequests": "records",
     "TotalExhausted": "records",
+    "UnknownKeys": "records",
 }
 
 __all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -15,6 +15,13 @@ an analyst is granted again             other limits, a new key; the old one is 
 revoked, then granted again             a new key; the account keeps what it spent
 granted, rotated, revoked               an entry of the chain: the act, the name, the public parts of the keys
 granted by an older version             no entry of its beginning; that of its end names it
+a key that this process has not found   a token of the worker's bucket, given back if somebody has the key
+the bucket is empty                     the valid keys are listed, once a second at most; one that is there
+                                        is looked up, any other is `UnknownKeys` until the next list
+an analyst's key while others guess     found already, or listed: never refused for their sake; granted since
+                                        the last list: within its second
+a revoked key, again and again          as one that nobody has: it was forgotten when a look-up failed
+the store fails as keys are listed      told to who asked; listed again a second later
 ======================================  ================================================================
 """
 
@@ -22,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
 import threading
@@ -37,17 +45,22 @@ from confide.ledger.operations import Grant, KeyAct
 from confide.ledger.session import Session
 from confide.privacy import exact
 from confide.privacy.exact import Amount
-from confide.service.records import OWNER, Analyst, TooManyRequests
+from confide.service.records import OWNER, Analyst, TooManyRequests, UnknownKeys
 from confide.service.tables import prepare
 
 _KEY = re.compile(r"confide_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOTHING = bytes(32)
 #: Seconds for which a process trusts an analyst's key. A request checks again as it is charged or reads.
 _FRESH = 1.0
+#: Look-ups of keys that nobody has, of one worker: a second in the long run, and at once.
+GUESSES, AT_ONCE = 10.0, 100.0
+#: Seconds between lists of the valid keys, where more are asked for.
+LISTED = 1.0
 _ROW = (
     "SELECT name, owner, digest FROM confide_service_key "
     "WHERE dataset_id = ? AND prefix = ? AND revoked IS NULL"
 )
+_DIGESTS = "SELECT digest FROM confide_service_key WHERE dataset_id = ? AND revoked IS NULL"
 _REVOKE = "UPDATE confide_service_key SET revoked = ? WHERE dataset_id = ? AND name = ? AND revoked IS NULL"
 _INSERT = (
     "INSERT INTO confide_service_key (dataset_id, prefix, name, owner, digest, created) "
@@ -188,15 +201,31 @@ def _no_key(name: str) -> RefusedError:
 
 
 class Keyring:
-    """Finds whose a key is. Shared by threads."""
+    """Finds whose a key is. Shared by threads.
+
+    Whoever guesses has no rate of an analyst, and each guess would be a look at the store. So look-ups that
+    fail are bounded for all together, by a bucket that depends on such requests alone. It must lock nobody
+    out who has a key: hence the list.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         #: By digest of the whole key: that a prefix is known would show in the time of a guess.
         self._known: dict[bytes, tuple[float, Analyst]] = {}
+        #: Digests of keys that were found or listed: looked up without a token.
+        self._held: set[bytes] = set()
+        self._guesses = Limiter(GUESSES, AT_ONCE)
+        self._listing = threading.Lock()
+        self._listed = -math.inf
 
     def analyst_of(self, key: object) -> Analyst | None:
-        """Return who holds a key, or None."""
+        """Return who holds a key, or None.
+
+        Raises
+        ------
+        UnknownKeys
+            Where too many keys were asked for that nobody has; never of a key that was valid a second ago.
+        """
         found = _KEY.fullmatch(key) if isinstance(key, str) and key.isascii() else None
         if found is None:
             hmac.compare_digest(_digest("none"), _NOTHING)
@@ -205,14 +234,45 @@ class Keyring:
         known = self._known.get(digest)
         if known is not None and now - known[0] < _FRESH:
             return known[1]
+        counted = digest not in self._held and self._counted(digest)
         row = self._row(found[1])
         if not hmac.compare_digest(digest, _NOTHING if row is None else bytes(row[2])) or row is None:
             self._known.pop(digest, None)
+            self._held.discard(digest)
             return None
+        if counted:
+            self._guesses.give("")
+        self._held.add(digest)
         analyst = Analyst(row[0], found[1], bool(row[1]))
         if not analyst.owner:  # whose key is asked for anew each time: no transaction checks it again
             self._known[digest] = (now, analyst)
         return analyst
+
+    def _counted(self, digest: bytes) -> bool:
+        """Take a token for a key that was not found yet; without one return False if it is listed.
+
+        Raises
+        ------
+        UnknownKeys
+        """
+        try:
+            self._guesses.take("")
+            return True
+        except TooManyRequests:
+            pass
+        with self._listing:
+            now = time.monotonic()
+            if now - self._listed >= LISTED:
+                self._listed = now  # before it is read: a store that fails is not asked more often
+                self._held = self._digests()
+            if digest in self._held:
+                return False
+        raise UnknownKeys(self._listed + LISTED - now)
+
+    def _digests(self) -> set[bytes]:
+        store, number = self._parts.store, self._parts.dataset.id
+        with store.reading() as connection:
+            return {bytes(row[0]) for row in store.rows(connection, _DIGESTS, (number,))}
 
     def _row(self, prefix: str) -> Any:
         store, number = self._parts.store, self._parts.dataset.id
@@ -247,6 +307,12 @@ class Limiter:
                 self._held[name] = (tokens, now)
                 raise TooManyRequests((1 - tokens) / self.rate)
             self._held[name] = (tokens - 1, now)
+
+    def give(self, name: str) -> None:
+        """Take one request back that does not count."""
+        with self._lock:
+            tokens, since = self._held[name]
+            self._held[name] = (min(self.burst, tokens + 1), since)
 
 
 def request_name(value: object) -> str:

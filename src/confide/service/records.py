@@ -176,6 +176,10 @@ class TooManyRequests(RefusedError):
         self.retry_after = retry_after
 
 
+class UnknownKeys(TooManyRequests):
+    """Too many keys were asked for that nobody has, and this is another one (HTTP 429)."""
+
+
 class KeyRevoked(RefusedError):
     """The key was revoked or rotated while the request was on its way (HTTP 401)."""
 

@@ -25,6 +25,7 @@ from confide.service.records import (
     RowError,
     TooManyRequests,
     TotalExhausted,
+    UnknownKeys,
 )
 from confide.service.rows import Asked, RowReader, rows_of
 from confide.service.service import OVERRUN
@@ -215,14 +216,20 @@ def _of_another_model(error: RequestReused) -> ProblemError:
     )
 
 
-def _too_many(error: TooManyRequests) -> ProblemError:
+def _too_many(
+    error: TooManyRequests,
+    title: str = "Too many requests of this analyst.",
+    detail: str = "Nothing was charged.",
+) -> ProblemError:
     seconds = str(max(1, -int(-error.retry_after // 1)))
-    return ProblemError(
-        429,
-        "rate",
-        "Too many requests of this analyst.",
-        "Nothing was charged.",
-        headers={"Retry-After": seconds},
+    return ProblemError(429, "rate", title, detail, headers={"Retry-After": seconds})
+
+
+def _unknown(error: UnknownKeys) -> ProblemError:
+    return _too_many(
+        error,
+        "Too many requests with keys that nobody has.",
+        "Nothing was charged. A key that was given out just now is known when Retry-After is over.",
     )
 
 
@@ -254,6 +261,7 @@ def _unfit(error: RowError) -> ProblemError:
 _REFUSALS: dict[type[ConfideError], Any] = {
     RequestOfAnotherModel: _of_another_model,
     RequestReused: _reused,
+    UnknownKeys: _unknown,
     TooManyRequests: _too_many,
     KeyRevoked: lambda error: unknown_key(),
     TotalExhausted: _exhausted,

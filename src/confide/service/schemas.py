@@ -116,7 +116,7 @@ _TITLES = {
     413: "The body is too large.",
     415: "The body is no JSON.",
     422: "The rows do not fit the declared schema.",
-    429: "Too many requests of this analyst.",
+    429: "Too many requests of this analyst, or with keys that nobody has.",
     500: "A fault of the service; nothing of its cause is told.",
     503: "The store is out of reach; ask again with the same request id.",
 }

@@ -7,7 +7,7 @@ So a request is on the schedule from its arrival, before its key is looked up, w
 what comes in                               outcome
 ==========================================  =========================================================
 no key, or none of the right form           401 at once: it depends on the request alone
-a key that nobody has                       401 on the schedule
+a key that nobody has                       401 on the schedule; 429 there where too many such keys came
 an analyst over its rate                    429 on the schedule, before the body is parsed
 a body that cannot be read, wrong rows      400, 413, 415, 422 on the schedule
 a body that comes slowly                    arrived with its last byte: no overrun of ours
@@ -96,6 +96,7 @@ class Visit:
         ProblemError
             401, the same in every case.
         TooManyRequests
+            Of an analyst; of keys that nobody has, `UnknownKeys`.
         """
         service = self.front.service
         analyst = await self.front.call(service.analyst_of, key)
