@@ -200,6 +200,21 @@ def test_zcdp_ledgers(local, rows):
         service.answer(ann, rows.all, "s")
 
 
+@pytest.mark.parametrize("blocks", [{"block": 100}, {"analyst_block": 20}, {"block": 9, "analyst_block": 9}])
+def test_a_zcdp_ledger_spends_no_slack(local, blocks):
+    """A block's price is the sum of its rhos; a slack would be declared and change nothing."""
+    local.open(epsilon=3, delta="1e-5", accountant="zcdp")
+    before = local.ledger.export()
+    with pytest.raises(UnsupportedError, match=r"slack is 1e-06.*'zcdp' spends none") as caught:
+        local.serve(epsilon="1/100", slack="1e-6", **blocks)
+    assert "--slack" in caught.value.remedy
+    assert local.ledger.export() == before
+    service = local.serve(epsilon="1/100", **blocks)
+    rho = Fraction(1, 100) ** 2 / 2
+    assert service._terms.price(1).vector == (rho * blocks.get("block", 1),)
+    assert service._terms.own(1).vector == (rho * blocks.get("analyst_block", 1),)
+
+
 @pytest.mark.parametrize(
     "bad",
     [

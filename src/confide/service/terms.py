@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from confide.errors import BudgetError
+from confide.errors import BudgetError, UnsupportedError
 from confide.ledger import chain
 from confide.ledger.budget import Budget, Vector, fits, left, text, unknown_analyst
 from confide.ledger.handle import Parts
@@ -15,6 +15,7 @@ from confide.ledger.pricing import Price
 from confide.ledger.session import Account, Session
 from confide.prediction.model import CertifiedModel
 from confide.privacy import Guarantee
+from confide.privacy.exact import show
 from confide.service.canonical import Names
 from confide.service.config import ServiceConfig
 from confide.service.records import TotalExhausted
@@ -88,13 +89,26 @@ class Terms:
         ------
         RefusedError
             If the ledger takes no such charge.
+        UnsupportedError
+            If a slack is declared on a ledger that spends none.
         BudgetError
             If its whole total does not cover one: nothing could ever be answered.
         """
+        self._spends_slack()
         self._covers_one()
         for blocks in range(min(self.config.rows, _REMEMBERED - 1) + 1):
             self.price(blocks)
             self.own(blocks)
+
+    def _spends_slack(self) -> None:
+        accountant, slack = self.parts.dataset.budget.accountant, self.config.slack
+        if slack and accountant == "zcdp":
+            raise UnsupportedError(
+                f"The slack is {show(slack)}, and the ledger's accountant 'zcdp' spends none: a block costs "
+                "the sum of its answers' rho, whatever the slack.",
+                "Leave the slack out (--slack); zCDP adds less epsilon without one. Or use a ledger with "
+                "accountant='basic'.",
+            )
 
     def _covers_one(self) -> None:
         budget, asked = self.parts.dataset.budget, self.price(1).vector
