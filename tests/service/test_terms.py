@@ -257,6 +257,23 @@ def test_the_digest_follows_the_model(model, tmp_path):
     assert model_digest(changed) != model_digest(model)
 
 
+def test_a_model_that_bisects_trains_every_level_at_its_first_question(local, rows):
+    """Not those that the questions need: which these are, and how many, depends on the table."""
+    from confide.prediction import CertifiedClassifier
+    from confide.prediction.intervals import IntervalTraining
+
+    data = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    training = IntervalTraining([2, 1], {"learning_rate": 1.0, "clip": 0.1}, 40, levels="bisect")
+    local.model = CertifiedClassifier([0, 1], certificate=training).fit(data, data[:, 0] > 0).model_
+    before = model_digest(local.model)
+    service = local.open(epsilon=100).serve()
+    ann = local.analyst(service, epsilon=100)
+    service.answer(ann, rows.one, "1")
+    assert sorted(local.model.certified._boxes) == list(range(41))
+    service.answer(ann, rows.ten, "2")
+    assert model_digest(local.model) == before
+
+
 def test_names_are_keyed(model):
     config = ServiceConfig.of(epsilon=1)
     matrix = canonical(np.array([[0.5, 0.0], [0.5, -0.0], [0.5, 1.0]]))

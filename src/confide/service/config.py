@@ -24,8 +24,8 @@ class ServiceConfig(BaseModel):
     release : str
         As in `confide.prediction.release_of`, or "sparse_vector".
     slack : amount
-        Delta that the exact composition of a *block* may spend; 0 adds epsilons, answer by answer. Refused on a
-        ledger of zCDP, which spends none.
+        Delta that the exact composition of a *block* may spend; 0 adds epsilons, answer by answer. Refused on
+        a ledger of zCDP, which spends none.
     block : int
         Answers that the total pays for together. A block of Q answers costs
         ``compose(epsilon, Q, slack)`` and is paid when its first answer is drawn. Fixed before it begins, so

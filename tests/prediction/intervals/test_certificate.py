@@ -7,15 +7,17 @@ import pytest
 
 import confide.prediction
 from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.prediction.certificate import Certificate, Certified
+from confide.prediction.certificate import Certificate, Certified, steady
 from confide.prediction.intervals import (
     FixedBatches,
     HashedBatches,
     Hyperparameters,
     IntervalTraining,
     Network,
+    certificate,
     train_intervals,
 )
+from confide.prediction.intervals.certificate import CertifiedNetwork
 from confide.privacy import Adjacency
 
 from .helpers import CLIP, MODELS, SETTINGS, hyperparameters, run, start, table  # isort: skip
@@ -60,6 +62,68 @@ def test_bisection_gives_the_distances_of_all_levels(layers):
     assert len(set(every.stability(Q)[1].tolist())) > 8
     assert every.intervals is not None
     assert some.intervals is None
+
+
+@pytest.mark.parametrize("layers", [[4, 2], [4, 1], [4, 6, 3]])
+@pytest.mark.parametrize("k_max", [0, 1, 2, 60, 64])
+def test_steady_gives_the_distances_of_all_levels(layers, k_max):
+    X, y = blobs(classes=max(2, layers[-1]))
+    Q = np.random.default_rng(2).standard_normal((60, 4)) * 2
+    settings = {**STEP, "epochs": 2}
+    every = IntervalTraining(layers, settings, k_max, levels="all").fit(X, y)
+    some = IntervalTraining(layers, settings, k_max, levels="bisect").fit(X, y)
+    expected = np.array(every.stability(Q))
+    np.testing.assert_array_equal(np.array(steady(some, Q)), expected)
+    np.testing.assert_array_equal(np.array(steady(every, Q)), expected)
+    np.testing.assert_array_equal(np.array(some.stability(Q)), expected)
+
+
+def test_steady_takes_the_same_steps_for_every_row_and_table(monkeypatch):
+    """Levels that are trained, and boxes that are asked, by k_max and the number of rows alone."""
+    steps, trained = [], []
+    real, train = certificate.decisions, CertifiedNetwork._train
+    monkeypatch.setattr(
+        certificate,
+        "decisions",
+        lambda *given: steps.append((len(given[1]), given[3].X.shape)) or real(*given),
+    )
+    monkeypatch.setattr(
+        CertifiedNetwork, "_train", lambda self, levels: trained.append(list(levels)) or train(self, levels)
+    )
+    told = set()
+    X, y = blobs()
+    for rows, labels in ((X, y), (X, np.zeros_like(y)), (1e300 * X, y), (X[:3], y[:3])):
+        fitted = IntervalTraining([4, 2], STEP, 300, levels="bisect").fit(rows, labels)
+        for Q in (X[:2] * 100, X[:2] * 0):
+            steps.clear()
+            told.update(steady(fitted, Q)[1].tolist())
+            assert steps == [(1, (1, 5, 1))] * (2 * (1 + 9))
+    assert trained == [list(range(301))] * 4  # at the first call, whatever it asks
+    assert len(told) > 3
+
+
+def test_a_lost_model_is_steady_too():
+    X, y = blobs()
+    settings = {"learning_rate": 1e100, "clip": 1e100, "epochs": 3, "weight_decay": 1e100}
+    fitted = IntervalTraining([4, 2], settings, 300).fit(X, y)
+    assert not steady(fitted, X[:20])[1].any()
+    np.testing.assert_array_equal(steady(fitted, X[:20])[0], fitted.stability(X[:20])[0])
+
+
+def test_steady_trains_once_for_all_threads_and_leaves_the_state():
+    """What a service names its answers by is the state: it must not change as the model is asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    X, y = blobs()
+    fitted = IntervalTraining([4, 2], STEP, 300).fit(X, y)
+    before, trained = fitted.state(), []
+    train = fitted._train
+    fitted._train = lambda levels: trained.append(1) or train(levels)
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda row: int(steady(fitted, X[row : row + 1])[1][0]), range(40)))
+    assert trained == [1]
+    assert told == fitted.stability(X[:40])[1].tolist()
+    assert all(fitted.state()[name] is before[name] for name in before)
 
 
 def test_large_k_is_searched_in_few_levels():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,9 @@ from confide.privacy import Adjacency
 
 #: Up to so many levels "auto" trains all of them.
 _ALL = 256
+#: Held while a model trains all of its levels: threads of a service ask it at once. Of the module, since a
+#: lock of its own would keep a model from being pickled.
+_TRAINING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +59,9 @@ class IntervalTraining:
     levels : {"all", "bisect", "auto"}
         ``"all"`` trains every level in `fit`: its work, and that of a query, does not depend on the data.
         ``"bisect"`` trains a level when a query first needs it, about log2(k_max) of them: whether a level is
-        certified is monotone in k, so the answers are the same; the time they take is not private. ``"auto"``
-        is ``"all"`` up to k_max = 256.
+        certified is monotone in k, so the answers are the same; the time they take is not private. (A service
+        asks the fitted model's `steady`, which trains all levels at its first call.) ``"auto"`` is ``"all"``
+        up to k_max = 256.
     features : callable, optional
         A frozen public map of rows [256, inputs] -> [256, features], for training rows and queries alike. It
         must give a row the same bits wherever it stands and whatever the other rows are, and what it was
@@ -170,6 +175,7 @@ class CertifiedNetwork:
         self._network = certificate.plan.network
         self._held = held
         self._boxes = {k: (first.lower[i], first.upper[i]) for i, k in enumerate(first.ks)}
+        self._every: tuple[Floats, Floats] | None = None
 
     def state(self) -> dict[str, Any]:
         """Return what `from_state` takes (`confide.prediction.states`)."""
@@ -207,6 +213,46 @@ class CertifiedNetwork:
         # Level 0 is the model itself; where it has no winner, no level has one.
         return labels, np.cumprod(decided[1:] == labels, axis=0).sum(axis=0).astype(np.int64)
 
+    def steady(self, X: Any) -> tuple[Ints, Ints]:
+        """Return what `stability` does, after as many steps a row as k_max has binary digits.
+
+        See `confide.prediction.certificate.steady`. Which levels a bisection trains and asks depends on the
+        distances. So here the first call trains every level, whatever is asked, and each row by itself goes
+        through the same number of steps, those after its distance is found too. That a step reads the box of
+        one level and not of another is all that is left.
+        """
+        if self.intervals is not None:
+            return self.stability(X)  # all levels of all queries
+        values, count = self._values(X), int(self.certificate.k_max).bit_length()
+        lower, upper = self._all_boxes()
+        labels = np.zeros(len(values), dtype=np.int64)
+        k = np.zeros(len(values), dtype=np.int64)
+        for row in range(len(values)):
+            query = blocks(values[row : row + 1], np.zeros(1, dtype=np.int64))
+            decided, logits = decisions(self._network, lower[:1], upper[:1], query)
+            labels[row] = nominal_labels(decided[0], logits[0, 0])[0]
+            low, high = 0, int(self.certificate.k_max)
+            for _ in range(count):
+                level = (low + high + 1) // 2  # low itself, once it is found
+                decided, _ = decisions(
+                    self._network, lower[level : level + 1], upper[level : level + 1], query
+                )
+                certified = bool(decided[0, 0] == labels[row]) or level == low
+                low, high = (level, high) if certified else (low, level - 1)
+            k[row] = low
+        return labels, k
+
+    def _all_boxes(self) -> tuple[Floats, Floats]:
+        """Return the ends of the boxes of all levels, in the kernels' order."""
+        with _TRAINING:
+            if self._every is None:
+                levels = range(int(self.certificate.k_max) + 1)
+                self._train(levels)
+                ends = (np.stack([self._boxes[k][end] for k in levels]) for end in (0, 1))
+                lower, upper = map(self._network.inward, ends)
+                self._every = lower, upper
+            return self._every
+
     def _bisect(self, queries: Rows, labels: Ints) -> Ints:
         """Return the largest certified level of each query, level by level for all that ask for it."""
         low = np.zeros(queries.count, dtype=np.int64)
@@ -236,7 +282,11 @@ class CertifiedNetwork:
         return nominal_labels(decided[0], logits[0, 0]), decided[0]
 
     def _queries(self, X: Any) -> Rows:
+        values = self._values(X)
+        return blocks(values, np.zeros(len(values), dtype=np.int64))
+
+    def _values(self, X: Any) -> Floats:
         values = matrix(self.certificate.mapped(X), self._network.layers[0])
         if not np.isfinite(values).all():
             raise DataError("A query has a cell that is not a finite number.", "Impute it before asking.")
-        return blocks(values, np.zeros(len(values), dtype=np.int64))
+        return values
