@@ -61,6 +61,27 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Target:
+    """A certified model to poison: what `poison` retrains on changed tables.
+
+    Parameters
+    ----------
+    table : object with X [n, p] and y [n]
+        `neighbours.Rows`, whose cells lie within +-1.
+    queries : float array [q, p]
+        What the model is asked.
+    fit : function (table) -> object with ``stability(X) -> (labels, k)``
+    labels : pair
+        The two classes.
+    """
+
+    table: Any = field(repr=False)
+    queries: Any = field(repr=False)
+    fit: Callable[[Any], Any] = field(repr=False)
+    labels: tuple[float, float] = (-1.0, 1.0)
+
+
+@dataclass(frozen=True)
 class Claim:
     """One promise and how it is tried.
 
@@ -89,6 +110,8 @@ class Claim:
     one_run : function (stream) -> (bits, guesses), two int arrays [m], optional
         One training with m canaries, each set by a coin (+1, -1), and what its output says of them; 0 to
         abstain.
+    target : Target, optional
+        A certified model whose distances `poison` attacks.
     covers : tuple of str
         Public names (``"confide.mechanisms.discrete_laplace"``) and entries of the rooms' own tables
         (``"selection.mechanism:exponential"``) that this claim is about.
@@ -115,6 +138,7 @@ class Claim:
     fits: bool = True
     search: Callable[[Callable[[Pair], float]], Pair] | None = field(default=None, repr=False)
     one_run: Callable[[RandomStream], tuple[Any, Any]] | None = field(default=None, repr=False)
+    target: Target | None = field(default=None, repr=False)
     covers: tuple[str, ...] = ()
     draws: int = 400_000
     quick: int = 20_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confide.audit import blackbox, exact, options, sides
+from confide.audit import blackbox, exact, options, poison, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.registry import Claim, Kind, Pair, claims
@@ -23,6 +23,8 @@ LEVEL = 1e-3
 _PAIRS, _TRAININGS, _QUICK_TRAININGS = 4, 2000, 20
 #: Pairs of replay and side channels in a quick audit.
 _QUICK_PAIRS = 3
+#: Tables that a certified model is retrained on.
+_POISONED, _QUICK_POISONED = 1000, 24
 #: Fuzzed pairs of a full one.
 _FUZZED = 30
 
@@ -96,6 +98,10 @@ def _support(claim: Claim, effort: Effort) -> Finding | None:
     return sides.support(claim, pair, count, effort.stream, error=effort.error)
 
 
+def _poisoning(claim: Claim, effort: Effort) -> Finding | None:
+    return poison.attack(claim, budget=_POISONED if effort.full else _QUICK_POISONED)
+
+
 #: Layer -> what it does; None where it has nothing to say of a claim.
 LAYERS: dict[str, Layer] = {
     "exact": _exact,
@@ -105,6 +111,7 @@ LAYERS: dict[str, Layer] = {
     "replay": _replay,
     "side channels": _sides,
     "support": _support,
+    "poisoning": _poisoning,
 }
 
 

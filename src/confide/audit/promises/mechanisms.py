@@ -227,13 +227,15 @@ mechanism(
         )
     ),
 )  # fmt: skip
+_BAR = stable_threshold(_DELTA, *split_epoch(1))
 mechanism(
     "sparse_vector", 1, 0, "Dwork & Roth 2014, theorem 3.23; confide.mechanisms.above_threshold",
     (
+        Pair("the last distance falls, the others rise", [_BAR] * 9, [_BAR + 1] * 8 + [_BAR - 1]),
         Pair("all distances fall", [12, 13, 12, 3], [11, 12, 11, 2]),
         Pair("around the threshold", [9, 8, 9, 8], [8, 9, 8, 9]),
     ),
-    law=sparse_law(stable_threshold(_DELTA, *split_epoch(1)), *split_epoch(1)), run=_first_below,
+    law=sparse_law(_BAR, *split_epoch(1)), run=_first_below,
     covers=("confide.mechanisms.SparseVector", "event:sparse_vector"), draws=10_000, quick=400,
 )  # fmt: skip
 _FAR = (Pair("one coordinate", [0, 0], [4, 0]), Pair("near 2^61", [2**61 - 8, 0], [2**61 - 4, 0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -12,14 +13,18 @@ import numpy as np
 from confide.audit import neighbours
 from confide.audit.exact import certain, nearly
 from confide.audit.neighbours import Rows
-from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
-from confide.mechanisms import RandomStream
+from confide.audit.promises.mechanisms import sparse_law
+from confide.audit.registry import Floats, Kind, Law, Pair, Target, promise, random_state
+from confide.errors import RefusedError
+from confide.ledger import Ledger
+from confide.mechanisms import RandomStream, split_epoch, stable_threshold
 from confide.prediction import (
     CertifiedClassifier,
     HybridTraining,
     StableAnswers,
     TeacherVotes,
     laws,
+    per_answer,
     release_of,
 )
 
@@ -92,6 +97,29 @@ def _epoch(distances: Any, stream: RandomStream) -> Floats:
     return np.append(told, np.full(len(k) - told.size, -2)).astype(np.float64)
 
 
+_THRESHOLD = stable_threshold(_DELTA, *split_epoch(1))
+
+
+def _epoch_law(distances: Any) -> Law:
+    """Return the law of an epoch's answers: how many are stable decides all of them."""
+    labels, k = zip(*distances, strict=True)
+    counts: Any = sparse_law(_THRESHOLD, *split_epoch(1))(list(k))
+    told: dict[Any, tuple[Fraction, Fraction]] = {"beyond": counts["beyond"]}
+    for i in range(len(k) + 1):
+        answers = (*labels[:i], *([-1.0] if i < len(k) else []), *[-2.0] * (len(k) - i - 1))
+        told[tuple(map(float, answers))] = counts[float(i)]
+    return told
+
+
+def _around(rise: int, count: int) -> Pair:
+    """Return queries about the threshold: all distances but the last rise by one, which falls."""
+    k = _THRESHOLD + rise
+    moved = [(0, k + 1)] * count + [(0, k - 1)]
+    return Pair(
+        f"{count} distances at the threshold {rise:+d} rise, the last falls", [(0, k)] * (count + 1), moved
+    )
+
+
 promise(
     "prediction.sparse_vector",
     Kind.RELEASE,
@@ -100,10 +128,14 @@ promise(
     "replace_one",
     "an epoch, whatever it answers; confide.prediction.vector",
     lambda: [
+        _around(0, 5),
+        _around(2, 8),
+        _around(0, 12),
         Pair("distances fall, classes differ", [(0, 9), (1, 10), (0, 0)], [(0, 8), (1, 9), (1, 0)]),
         Pair("classes differ at once", [(0, 0), (0, 0)], [(1, 0), (1, 0)]),
     ],
     run=_epoch,
+    law=_epoch_law,
     covers=("confide.prediction.StableAnswers", "prediction.release:sparse_vector"),
     draws=10_000,
     quick=300,
@@ -111,17 +143,21 @@ promise(
 
 
 _BASE = neighbours.table(9, 2, classes=True)
+#: What is poisoned: so many rows that distances are worth an attack.
+_LARGER = neighbours.table(40, 2, classes=True)
+#: Queries inside of each class, beside those near the border.
+_INSIDE = np.array([[0.9, -0.4], [-0.8, 0.6], [0.3, -0.2]])
 _QUERIES = np.array([[0.05, 0.0], [0.0, 0.1], [-0.2, -0.3], [0.6, 0.2], [1.0, -1.0]])
 #: A table, and the place of a query in `_QUERIES`.
 Asked = tuple[Rows, int]
 
 
-def _asked(adjacency: str) -> list[Pair]:
+def _asked(adjacency: str, queries: int) -> list[Pair]:
     """Return every neighbour with every query: a certificate must hold for all."""
     return [
         Pair(f"{pair.name}, query {j}", (pair.here, j), (pair.there, j))
         for pair in neighbours.pairs(_BASE, adjacency, labels=(-1.0, 1.0))
-        for j in range(len(_QUERIES))
+        for j in range(queries)
     ]
 
 
@@ -132,8 +168,13 @@ def model(
     *,
     adjacency: str = "replace_one",
     covers: tuple[str, ...] = (),
+    queries: Floats = _QUERIES,
+    poisoned: Callable[[], CertifiedClassifier] | None = None,
 ) -> None:
-    """Register a certified classifier by its answers to one query near its boundary."""
+    """Register a certified classifier by its answers to one query near its boundary.
+
+    `poisoned` makes the model whose distances are attacked, where another one has larger distances.
+    """
 
     @lru_cache(maxsize=256)
     def trained(cells: bytes, shape: tuple[int, int], labels: bytes) -> CertifiedClassifier:
@@ -144,12 +185,12 @@ def model(
 
     def outputs(asked: Asked, count: int, stream: RandomStream) -> Floats:
         rows, query = asked
-        many = np.repeat(_QUERIES[query : query + 1], count, axis=0)
+        many = np.repeat(queries[query : query + 1], count, axis=0)
         return fitted(rows).answer(many, 1, random_state=random_state(stream)).astype(np.float64)
 
     def law(asked: Asked) -> Law:
         rows, query = asked
-        label, k = fitted(rows).stability(_QUERIES[query : query + 1])
+        label, k = fitted(rows).stability(queries[query : query + 1])
         wrong = float(release_of("response", 1, 2).probabilities(int(k[0])).wrong[-1])
         own = float(label[0])
         return nearly({own: 1.0 - wrong, -own: wrong}, 1e-11)
@@ -169,11 +210,14 @@ def model(
         0,
         adjacency,
         proof,
-        lambda: _asked(adjacency),
+        lambda: _asked(adjacency, len(queries)),
         run=lambda asked, stream: outputs(asked, 1, stream),
         outputs=outputs,
         law=law,
         search=None if adjacency == "replace_label" else climb,
+        target=Target(
+            _LARGER, np.vstack([queries, _INSIDE]), lambda rows: (poisoned or make)().fit(rows.X, rows.y)
+        ),
         covers=("confide.prediction.CertifiedClassifier", *covers),
         draws=20_000,
         quick=1_000,
@@ -202,6 +246,7 @@ model(
     lambda: CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3),
     "a row changes one vote; confide.prediction.votes",
     covers=("confide.prediction.VoteGap", "confide.prediction.vote_gap"),
+    poisoned=lambda: CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=11),
 )
 model(
     "interval",
@@ -231,12 +276,32 @@ model(
 )
 
 
+#: A query whose nearest three rows are divided: the row that differs decides its class.
+_DIVIDED = np.array([[-1.0, -0.2]])
+
+
+def _votes(rows: Rows) -> CertifiedClassifier:
+    return CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3).fit(rows.X, rows.y)
+
+
 def _repeated(rows: Rows, count: int, stream: RandomStream) -> Floats:
-    """Return sums of ten answers to one query, a tenth of the epsilon each: a statistic of all."""
-    fitted = CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=3).fit(rows.X, rows.y)
-    asked = np.repeat(_QUERIES[:1], 10 * count, axis=0)
-    told = fitted.answer(asked, Fraction(1, 10), random_state=random_state(stream))
-    return told.astype(np.float64).reshape(count, 10).sum(axis=1)
+    """Return sums of four answers to one query, a quarter of the epsilon each: a statistic of all."""
+    asked = np.repeat(_DIVIDED, 4 * count, axis=0)
+    told = _votes(rows).answer(asked, Fraction(1, 4), random_state=random_state(stream))
+    return told.astype(np.float64).reshape(count, 4).sum(axis=1)
+
+
+def _poisoned() -> list[Pair]:
+    pairs = [
+        Pair(f"poisoned: {pair.name}", pair.here, pair.there)
+        for pair in neighbours.pairs(_BASE, "replace_one")
+    ]
+
+    def classes(pair: Pair) -> bool:
+        told = [_votes(rows).stability(_DIVIDED)[0][0] for rows in (pair.here, pair.there)]
+        return told[0] == told[1]
+
+    return sorted(pairs, key=classes)  # those whose class turns first
 
 
 promise(
@@ -246,15 +311,81 @@ promise(
     0,
     "replace_one",
     "basic composition; confide.prediction.budgets",
-    lambda: [
-        Pair(f"poisoned: {pair.name}", pair.here, pair.there)
-        for pair in neighbours.pairs(_BASE, "replace_one")
-    ],
+    _poisoned,
     run=lambda rows, stream: _repeated(rows, 1, stream),
     outputs=_repeated,
     covers=("confide.prediction.answers", "confide.prediction.per_answer"),
     draws=20_000,
     quick=1_000,
+)
+
+#: Queries of one total, which exact composition divides (`per_answer`).
+_MANY = 50
+
+
+def _total(rows: Rows, stream: RandomStream) -> Floats:
+    """Return the sum of many answers to one query, under one total."""
+    asked = np.repeat(_DIVIDED, _MANY, axis=0)
+    told = _votes(rows).answer(asked, total=(1, _DELTA), random_state=random_state(stream))
+    return np.array([told.sum()], dtype=np.float64)
+
+
+def _totals(rows: Rows, count: int, stream: RandomStream) -> Floats:
+    """Return what so many runs of `_total` do: answers to equal queries are drawn apart from each other."""
+    each = per_answer(1, _DELTA, _MANY)
+    asked = np.repeat(_DIVIDED, _MANY * count, axis=0)
+    told = _votes(rows).answer(asked, each, random_state=random_state(stream))
+    return told.astype(np.float64).reshape(count, _MANY).sum(axis=1)
+
+
+promise(
+    "prediction.total",
+    Kind.ESTIMATOR,
+    1,
+    _DELTA,
+    "replace_one",
+    "exact composition of equal answers; confide.privacy.compose",
+    _poisoned,
+    run=_total,
+    outputs=_totals,
+    covers=("confide.prediction.answers", "confide.prediction.per_answer"),
+    draws=20_000,
+    quick=400,
+)
+
+
+def _account(rows: Rows, stream: RandomStream) -> Floats:
+    """Ask one query until the account refuses; return how many were answered, and the sum of the answers.
+
+    From the operating system whatever the stream is: no ledger takes a charge for seeded noise.
+    """
+    model, told = _votes(rows), []
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(
+            f"sqlite:///{folder}/ledger.db",
+            dataset="rows",
+            epsilon=1,
+            adjacency="replace_one",
+            counter=folder,
+        )
+        while True:
+            try:
+                told += model.answer(_DIVIDED, Fraction(1, 2), ledger=ledger).tolist()
+            except RefusedError:
+                return np.array([len(told), sum(told)], dtype=np.float64)
+
+
+promise(
+    "prediction.account",
+    Kind.ESTIMATOR,
+    1,
+    0,
+    "replace_one",
+    "the ledger refuses what passes its total; confide.ledger",
+    _poisoned,
+    run=_account,
+    draws=24,  # each writes a ledger to disk; what many answers tell is measured by the two claims above
+    quick=4,
 )
 
 
@@ -265,10 +396,10 @@ class _Persons(CertifiedClassifier):
         return super().fit(X, y, ids=np.arange(len(y)) if ids is None else ids)
 
 
-def _teachers() -> CertifiedClassifier:
+def _teachers(parts: int = 3) -> CertifiedClassifier:
     from sklearn.tree import DecisionTreeClassifier
 
-    votes = TeacherVotes(DecisionTreeClassifier(random_state=0), 3, 2, (-1, 1))
+    votes = TeacherVotes(DecisionTreeClassifier(random_state=0), parts, 2, (-1, 1))
     return CertifiedClassifier([-1.0, 1.0], certificate=votes)
 
 
@@ -277,18 +408,25 @@ model(
     _teachers,
     "a row changes one teacher; confide.prediction.votes",
     covers=("confide.prediction.TeacherVotes",),
+    poisoned=lambda: _teachers(9),
 )
 model(
     "persons",
     lambda: _Persons(**_KNOWN, certificate="votes", neighbours=3, max_rows_per_id=1),
     "bounded rows a person; confide.prediction.persons",
     covers=("confide.prediction.Persons",),
+    poisoned=lambda: _Persons(**_KNOWN, certificate="votes", neighbours=11, max_rows_per_id=1),
 )
+
+
+#: A public start whose border runs through the square, and queries near where training leaves it.
+_START = np.append(np.random.default_rng(2).normal(size=13)[:-1], 0.0)
+_BORDER = np.array([[-0.55, 0.65], [0.3, 0.15], [-0.75, 0.95], [0.7, 0.0], [0.05, 0.0]])
 
 
 def _hybrid() -> CertifiedClassifier:
     settings = {"learning_rate": 0.5, "clip": 0.1, "clip_by": "norm"}
-    certificate = HybridTraining((2, 3, 1), settings, 4, init=np.linspace(-1, 1, 13))
+    certificate = HybridTraining((2, 3, 1), settings, 4, init=_START)
     return CertifiedClassifier([-1.0, 1.0], certificate=certificate)
 
 
@@ -297,4 +435,5 @@ model(
     _hybrid,
     "boxes and balls; confide.prediction.intervals.hybrid",
     covers=("confide.prediction.HybridTraining",),
+    queries=_BORDER,
 )

@@ -1,0 +1,246 @@
+"""Poisoning: tables within the certified distance of a model are searched for one that turns its answer.
+
+A stability distance k claims that no table within k changes has another class for the query, and that k moves
+by at most one with one change (`confide.prediction.certificate`). Both are attacked by retraining:
+
+- *heap*: the rows that speak for the class most, nearest first, become copies of one row of the rival class,
+  one by one until the answer turns; tried for several rows (the query, corners, rows far outside);
+- *descent*: of all single changes tried, the one that lowers k most, or that keeps it and comes first, until
+  the answer turns;
+- *random*: k changes at once, a third of the cells extreme.
+
+A changed table counts as many changes as the relation of the claim says: labels, replaced rows, or rows that
+come or go. One counter-example breaks the claim. The closest call is the least number of changes that turned
+an answer beside the k that was certified: k + 1 is the best an attack may do.
+
+========================================  ==============================================================
+edge case                                 what happens
+========================================  ==============================================================
+k = 0                                     nothing is certified, so any change may turn the answer
+a path that never turns                   ends after all rows; no call
+classes differ at k > 0 of either table   broken: neighbours whose classes differ have k = 0
+========================================  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from confide.audit.finding import Finding, Verdict
+from confide.audit.fuzz import EXTREMES
+from confide.audit.neighbours import Rows
+from confide.audit.registry import Claim, Floats, Target
+from confide.privacy import Adjacency
+
+#: Classes and distances of all queries.
+Told = tuple[Any, Any]
+#: Longest path of `descent`, and rows that each of its steps tries to change.
+_STEPS, _TRIED = 12, 3
+
+
+@dataclass
+class Search:
+    """What has been tried against one model, and what was found.
+
+    Parameters
+    ----------
+    target : Target
+    relation : Adjacency
+    budget : int
+        Tables to train on.
+    """
+
+    target: Target
+    relation: Adjacency
+    budget: int
+    tried: int = 0
+    faults: list[str] = field(default_factory=list)
+    #: (k certified, changes that turned the answer), the closest so far where k is positive.
+    closest: tuple[int, int] | None = None
+
+    def told(self, rows: Rows) -> Told:
+        """Return classes and distances of all queries after training on a table."""
+        self.tried += 1
+        labels, k = self.target.fit(rows).stability(self.target.queries)
+        return np.asarray(labels), np.asarray(k, dtype=np.int64)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is used up."""
+        return self.tried >= self.budget
+
+    def compare(self, start: Told, now: Told, changes: int, how: str) -> Any:
+        """Hold all answers of two tables, so many changes apart, against each other.
+
+        Where classes differ, a path of single changes between the tables has a step on which they do, and
+        both distances are 0 there: k steps at least to get there, m from the other end, and that one.
+
+        Returns
+        -------
+        bool array [q]
+            Which answers turned.
+        """
+        turned = start[0] != now[0]
+        for j, (k, m) in enumerate(zip(start[1].tolist(), now[1].tolist(), strict=True)):
+            if abs(k - m) > changes:
+                self.faults.append(f"{how}: {changes} changes move the distance from {k} to {m}, query {j}")
+            if turned[j] and k + m + 1 > changes:
+                self.faults.append(f"{how}: {changes} changes turn query {j}, certified for {k} and then {m}")
+            if turned[j] and k and (self.closest is None or _slack(k, changes) < _slack(*self.closest)):
+                self.closest = k, changes
+        return turned
+
+
+def _slack(k: int, changes: int) -> float:
+    return changes / (k + 1)
+
+
+def attack(claim: Claim, *, budget: int, seed: int = 0) -> Finding | None:
+    """Attack a claim's certified distances by training on about `budget` changed tables.
+
+    Returns
+    -------
+    Finding or None
+        None for a claim without a target. Broken by one counter-example; the note has the closest call.
+    """
+    target = claim.target
+    if target is None:
+        return None
+    search, rng = Search(target, claim.adjacency, budget), np.random.default_rng(seed)
+    start = search.told(target.table)
+    ways = [
+        way(search, j, start, rng)
+        for j in np.argsort(-start[1], kind="stable").tolist()
+        for way in (_heap, _descent, _random)
+    ]
+    while ways and not search.spent:  # in turn, so that no way uses the budget up
+        ways = [way for way in ways if not search.spent and next(way, None) is not None]
+    note = f"{search.tried} tables; answers certified for {start[1].min()} to {start[1].max()} changes"
+    if search.closest is not None:
+        k, changes = search.closest
+        note += f"; closest call: {changes} changes turned one certified for {k}"
+    return Finding(
+        claim.name, "poisoning", Verdict.BROKEN if search.faults else Verdict.HOLDS, tried=search.tried,
+        note=search.faults[0] if search.faults else note,
+    )  # fmt: skip
+
+
+#: A way to attack one query: yields after each table, which is held against the first for all queries.
+Way = Iterator[bool]
+
+
+def _rival(search: Search, label: float) -> float:
+    low, high = search.target.labels
+    return high if label == low else low
+
+
+def _supporters(table: Rows, query: Floats, label: float) -> list[int]:
+    """Return rows of the class, nearest first, then the others."""
+    far = np.linalg.norm(table.X - query, axis=1) + 1e3 * (table.y != label)
+    return np.argsort(far, kind="stable").tolist()
+
+
+def _rows(query: Floats) -> list[Floats]:
+    """Return rows worth planting: the query, away from the middle, corners, its opposite, far outside."""
+    away = query / max(1e-12, float(np.abs(query).max()))
+    corner = np.where(query < 0, -1.0, 1.0)
+    return [query, away, corner, -corner, 0 * query, 1e6 * away]
+
+
+def changed(table: Rows, relation: Adjacency, place: int, row: Floats, label: float) -> Rows:
+    """Return the table after one change: a label, a row, or a row that comes (place -1) or goes (row NaN)."""
+    if relation is Adjacency.ADD_REMOVE_ONE:
+        if place < 0:
+            return table.added(row, label)
+        return Rows(np.delete(table.X, place, 0), np.delete(table.y, place))
+    X, y = table.X.copy(), table.y.copy()
+    y[place] = label
+    if relation is not Adjacency.REPLACE_LABEL:
+        X[place] = row
+    return Rows(X, y)
+
+
+def _planted(search: Search, table: Rows, order: list[int], row: Floats, rival: float, count: int) -> Rows:
+    """Return the table after `count` changes of `_heap`; rows come and go in turn where that is a change."""
+    added = search.relation is Adjacency.ADD_REMOVE_ONE
+    gone = order[: count // 2] if added else order[:count]
+    if added:
+        table = Rows(np.delete(table.X, gone, 0), np.delete(table.y, gone))
+        for _ in range(count - len(gone)):
+            table = table.added(row, rival)
+        return table
+    for place in gone:
+        table = changed(table, search.relation, place, row, rival)
+    return table
+
+
+def _heap(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
+    table, asked, label = search.target.table, search.target.queries[query], float(start[0][query])
+    order, rival = _supporters(table, asked, label), _rival(search, label)
+    moves = search.relation is not Adjacency.REPLACE_LABEL
+    for row in _rows(asked) if moves else [asked]:
+        for count in range(max(1, int(start[1][query])), table.y.size + 1):
+            told = search.told(_planted(search, table, order, row, rival, count))
+            yield True
+            if search.compare(start, told, count, "a heap of one row")[query]:
+                break
+
+
+def _descent(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
+    table, asked, now, label = (
+        search.target.table,
+        search.target.queries[query],
+        start,
+        float(start[0][query]),
+    )
+    rival = _rival(search, label)
+    for step in range(1, _STEPS + 1):
+        best = None
+        for made in _single(search.relation, table, _supporters(table, asked, label)[:_TRIED], asked, rival):
+            told = search.told(made)
+            yield True
+            search.compare(now, told, 1, "one change of a descent")
+            turned = search.compare(start, told, step, "a descent")[query]
+            height = -1 if turned else int(told[1][query])
+            if best is None or height < best[0]:
+                best = height, made, told
+        if best is None or best[0] < 0:
+            return
+        table, now = best[1], best[2]
+
+
+def _single(
+    relation: Adjacency, table: Rows, places: list[int], query: Floats, rival: float
+) -> Iterator[Rows]:
+    rows = _rows(query)[:4]
+    if relation is Adjacency.ADD_REMOVE_ONE:
+        yield from (table.added(row, rival) for row in rows)
+        yield from (changed(table, relation, place, query, rival) for place in places)
+    elif relation is Adjacency.REPLACE_LABEL:
+        yield from (
+            changed(table, relation, place, query, rival) for place in places if table.y[place] != rival
+        )
+    else:
+        yield from (changed(table, relation, place, row, rival) for place in places for row in rows)
+
+
+def _random(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
+    """Change up to k + 1 rows at once, for as long as the budget lasts."""
+    base, k = search.target.table, int(start[1][query])
+    while True:
+        count = int(rng.integers(1, min(k + 1, base.y.size - 1) + 1))
+        table, places = base, rng.choice(base.y.size, count, replace=False)
+        for place in sorted(places.tolist(), reverse=True):
+            row = rng.uniform(-1, 1, base.X.shape[1])
+            row = np.where(rng.random(row.size) < 1 / 3, rng.choice(EXTREMES, row.size), row)
+            comes = search.relation is Adjacency.ADD_REMOVE_ONE and rng.random() < 0.5
+            table = changed(
+                table, search.relation, -1 if comes else place, row, float(rng.choice(search.target.labels))
+            )
+        told = search.told(table)
+        yield True
+        search.compare(start, told, count, "random changes")

@@ -1,0 +1,97 @@
+"""Poisoning: it must turn what is certified for too long, and count changes as the relation does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from confide.audit import claims, poison
+from confide.audit.finding import Verdict
+from confide.audit.neighbours import Rows
+from confide.privacy import Adjacency
+
+TARGETS = [claim for claim in claims("prediction") if claim.target is not None]
+VOTES = next(claim for claim in TARGETS if claim.name == "prediction.votes")
+
+
+class Claimed:
+    """A model whose distances are told otherwise."""
+
+    def __init__(self, model, otherwise):
+        self.model, self.otherwise = model, otherwise
+
+    def stability(self, X):
+        labels, k = self.model.stability(X)
+        return labels, self.otherwise(k)
+
+
+def overclaimed(otherwise):
+    fit = VOTES.target.fit
+    return replace(VOTES, target=replace(VOTES.target, fit=lambda rows: Claimed(fit(rows), otherwise)))
+
+
+@pytest.mark.parametrize("claim", TARGETS, ids=lambda claim: claim.name)
+def test_certified_distances_hold(claim):
+    found = poison.attack(claim, budget=40, seed=1)
+    assert found.verdict is Verdict.HOLDS, found.note
+    assert found.tried == 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", TARGETS, ids=lambda claim: claim.name)
+def test_certified_distances_hold_at_length(claim):
+    found = poison.attack(claim, budget=600, seed=2)
+    assert found.verdict is Verdict.HOLDS, found.note
+    assert "closest call" in found.note
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        lambda k: k + 1,  # one too many: the last change turns it
+        lambda k: 2 * k,
+        lambda k: np.where(k < 3, k, 9),
+    ],
+)
+def test_distances_that_are_too_large_are_found(otherwise):
+    found = poison.attack(overclaimed(otherwise), budget=400)
+    assert found.verdict is Verdict.BROKEN
+    assert "certified for" in found.note
+
+
+def test_distances_that_are_sound_and_jump_are_found():
+    """On a coarse grid, as published: never too large, and neighbours report 2 and 5."""
+    found = poison.attack(overclaimed(lambda k: np.where(k >= 5, 5, np.minimum(k, 2))), budget=400)
+    assert found.verdict is Verdict.BROKEN
+    assert "move the distance" in found.note
+
+
+def test_the_closest_call_of_votes_is_tight():
+    """A vote gap is exact: k + 1 changes turn the answer."""
+    found = poison.attack(VOTES, budget=300)
+    assert found.note.endswith("closest call: 2 changes turned one certified for 1")
+
+
+@pytest.mark.parametrize("relation", list(Adjacency))
+def test_changes_are_what_the_relation_allows(relation):
+    table = Rows(np.arange(12.0).reshape(6, 2) / 12, np.array([1.0, -1, 1, -1, 1, -1]))
+    made = poison.changed(table, relation, 2, np.array([9.0, 9.0]), -1.0)
+    if relation is Adjacency.ADD_REMOVE_ONE:
+        assert made.y.size == 5
+        more = poison.changed(table, relation, -1, np.array([9.0, 9.0]), -1.0)
+        np.testing.assert_array_equal(more.X[:-1], table.X)
+        assert more.y.size == 7
+        return
+    differs = (made.y != table.y) | (made.X != table.X).any(axis=1)
+    assert differs.tolist() == [False, False, True, False, False, False]
+    assert (made.X != table.X).any() == (relation is not Adjacency.REPLACE_LABEL)
+    target = replace(VOTES.target, table=table)
+    search = poison.Search(target, relation, 10)
+    planted = poison._planted(search, table, [0, 2, 4, 1, 3, 5], np.array([9.0, 9.0]), -1.0, 3)
+    assert ((planted.y != table.y) | (planted.X != table.X).any(axis=1)).sum() == 3
+
+
+def test_claims_without_a_model_are_left_alone():
+    assert poison.attack(claims("selection.mistakes")[0], budget=10) is None
