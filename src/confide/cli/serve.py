@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from confide.cli.shared import Json, OfOneAnswer, ReleaseName, emit, reporting
+from confide.cli.shared import Json, OfOneAnswer, ReleaseName, emit, reporting, warn_uncounted
 
 
 def serve(
@@ -33,6 +34,10 @@ def serve(
     ] = 1,
     analyst_block: Annotated[int, typer.Option(help="The same of each analyst's account.")] = 1,
     epochs: Annotated[int, typer.Option(help="Of sparse_vector: how many one request may open.")] = 1,
+    then: Annotated[
+        str, typer.Option(help="Of sparse_vector: 'response' answers unstable rows too, paid besides.")
+    ] = "",
+    then_epsilon: Annotated[str, typer.Option(help="Of one such answer.")] = "0",
     rows: Annotated[int, typer.Option(help="Most rows of a request.")] = 1000,
     rate: Annotated[float, typer.Option(help="Requests a second of each analyst, in the long run.")] = 100.0,
     burst: Annotated[int, typer.Option(help="Requests of each analyst at once.")] = 200,
@@ -79,6 +84,8 @@ def serve(
                 "block": block,
                 "analyst_block": analyst_block,
                 "epochs": epochs,
+                "then": then,
+                "then_epsilon": then_epsilon,
                 "rows": rows,
                 "rate": rate,
                 "burst": burst,
@@ -101,14 +108,27 @@ def serve(
             taken = listening(host, port)
             place = f"http://{f'[{host}]' if ':' in host else host}:{taken.getsockname()[1]}"
             typer.echo(told["sentence"], err=True)
+            if not _loopback(host):
+                typer.echo(
+                    f"Warning: keys and rows cross the network in the clear to {host}: put TLS in front.",
+                    err=True,
+                )
             typer.echo(
                 f"Questions: POST {place}/v1/predict. The owner's page: {place}/ "
                 "(any name; the password is the key of `confide ledger grant owner`).",
                 err=True,
             )
-            if not run(Settings(**{**vars(settings), "counts": counts}), taken, workers):
+            status = run(Settings(**{**vars(settings), "counts": counts}), taken, workers)
+            if status:
                 typer.echo("The service did not start; the lines above say why.", err=True)
-                raise typer.Exit(1)
+                raise typer.Exit(status)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _warn_of_readers(model: Path) -> None:
@@ -131,6 +151,7 @@ def _opened(settings: object) -> dict:
     from confide.service.routes import promised
 
     service = settings.opened()  # type: ignore[attr-defined]
+    warn_uncounted(service.ledger)
     try:
         return promised(create_app(service).state.front)
     finally:

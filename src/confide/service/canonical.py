@@ -61,7 +61,10 @@ class Names:
     """
 
     def __init__(self, secret: bytes, model: bytes, config: ServiceConfig) -> None:
-        terms = json.dumps([config.release, str(config.epsilon), str(config.delta)]).encode()
+        then = (
+            [config.then, str(config.then_epsilon)] if config.then else []
+        )  # names without stay as they were
+        terms = json.dumps([config.release, str(config.epsilon), str(config.delta), *then]).encode()
         self._key = hmac.digest(secret, b"confide service query:" + model + terms, "sha256")
         self._apart = config.stable
         self._requests = hmac.digest(secret, b"confide service request", "sha256")

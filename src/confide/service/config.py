@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -35,6 +35,11 @@ class ServiceConfig(BaseModel):
         As `block`, of each analyst's own account; a block of one adds epsilons.
     epochs : int
         Of "sparse_vector": how many one request may open. Rows past the end of the last come back unanswered.
+    then : str
+        Of "sparse_vector": "response" answers a row that was found unstable by that release, paid besides its
+        epoch. Empty: such a row has no answer.
+    then_epsilon : amount
+        Of one such answer.
     rows : int
         Most rows of a request.
     rate, burst : float, int
@@ -54,6 +59,8 @@ class ServiceConfig(BaseModel):
     block: int = Field(1, ge=1, le=10**7)
     analyst_block: int = Field(1, ge=1, le=10**7)
     epochs: int = Field(1, ge=1, le=1000)
+    then: Literal["", "response"] = ""
+    then_epsilon: Exact = Fraction(0)
     rows: int = Field(1000, ge=1, le=100_000)
     rate: float = Field(100.0, gt=0, allow_inf_nan=False)
     burst: int = Field(200, ge=1)
@@ -69,6 +76,12 @@ class ServiceConfig(BaseModel):
             raise ValueError("slack needs a block of several answers to be spent on")
         if self.stable and (self.slack or self.block > 1 or self.analyst_block > 1):
             raise ValueError("epochs are paid one by one: leave slack and blocks out")
+        if self.then and not self.stable:
+            raise ValueError("'then' is of sparse_vector alone: any other release answers every row")
+        if bool(self.then) != bool(self.then_epsilon):
+            raise ValueError(
+                "'then' and 'then_epsilon' go together: the release of unstable rows and its epsilon"
+            )
         return self
 
     @classmethod
@@ -100,3 +113,8 @@ class ServiceConfig(BaseModel):
     def stable(self) -> bool:
         """Whether answers come by epochs of the sparse vector."""
         return self.release == SPARSE_VECTOR
+
+    @property
+    def released(self) -> str:
+        """How rows are answered, in words."""
+        return f"{self.release}, then {self.then}" if self.then else self.release

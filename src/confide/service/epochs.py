@@ -27,6 +27,10 @@ another worker, then a backup restored
 the witness cannot be written                   all witnesses of the folder are removed: as above
 an unstable query                               ended; the next new query pays another
 the budget refuses an epoch within a request    the rows before it are answered, the others unanswered
+the same, where unstable rows are answered      refused as a whole before anything is drawn: it must cover
+                                                every epoch that may open and every row that may be unstable
+an unstable row that is answered (``then``)     ends its epoch as any; epoch and answer are charged apart, in
+                                                the transaction that writes both; noise is drawn for all rows
 ==============================================  ========================================================
 """
 
@@ -52,9 +56,10 @@ from confide.ledger.operations import Keep
 from confide.ledger.session import Session
 from confide.mechanisms.above_threshold import SparseVector, split_epoch, stable_threshold
 from confide.mechanisms.stream import RandomStream
-from confide.service.answering import UNANSWERED, UNSTABLE, Asked, Told, drawing
+from confide.service.answering import UNANSWERED, UNSTABLE, Asked, Drawing, Told, drawing
 from confide.service.cache import Shelf
 from confide.service.config import ServiceConfig
+from confide.service.terms import check
 
 #: Distances past this one say nothing more, and cannot overflow with their noise.
 _FAR = 1 << 61
@@ -220,6 +225,7 @@ class AskStable(Asked):
 
     place: Place
     threshold: int
+    then: Drawing | None  #: answers unstable rows
 
     def decide(self, session: Session) -> tuple[Told, Mark]:
         """See `Asked`; also return the entry to witness."""
@@ -233,14 +239,23 @@ class AskStable(Asked):
             if query not in new and shelf.told(query) is None:
                 new[query] = row
         epochs = _Epochs(self, session, shelf, place)
-        answers = epochs.answer([int(self.k[row]) for row in new.values()]) if new else []
+        if new:
+            epochs.begin(len(new))
+        instead = [UNSTABLE] * len(self.queries)
+        if self.then is not None:  # for all rows, whichever are unstable
+            with drawing():
+                instead = self.then.draw(self.labels, self.k, self.stream).tolist()
+        answers = epochs.answer([int(self.k[row]) for row in new.values()])
         for (query, row), stable in zip(new.items(), answers, strict=False):
-            shelf.tell(query, name, int(self.labels[row]) if stable else UNSTABLE)
+            shelf.tell(query, name, int(self.labels[row]) if stable else instead[row])
         known = [shelf.told(query) for query in self.queries]
         values = np.array([UNANSWERED if item is None else item[1] for item in known], dtype=np.int64)
         cost = terms.own(0).vector
         for _ in range(epochs.opened):
             cost = tuple(map(add, cost, terms.own(1).vector))
+        unstable = answers.count(False)
+        if self.then is not None and unstable:
+            cost = tuple(map(add, cost, terms.charge_unstable(session, name, unstable)))
         told = self.finish(session, shelf, values, cost, epochs.opened, len(answers))
         return told, self.place.leave(session)
 
@@ -251,6 +266,23 @@ class _Epochs:
     def __init__(self, ask: AskStable, session: Session, shelf: Shelf, place: str) -> None:
         self.ask, self.session, self.shelf, self.place = ask, session, shelf, place
         self.opened = 0
+        self._epoch: Epoch | None = None
+
+    def begin(self, count: int) -> None:
+        """Take up the open epoch; where unstable rows are answered, see that the worst case is covered.
+
+        Raises
+        ------
+        BudgetError
+            If the account or the total does not cover the most that `count` new rows may cost.
+        """
+        self._epoch = self._resume()
+        ask, held = self.ask, self._epoch is not None
+        if ask.then is None:
+            return
+        most = ask.terms.config.epochs
+        worst = ask.terms.worst(min(most, count - held), min(most + held, count))
+        check(self.session, ask.analyst.name, worst, worst, "may cost")
 
     def answer(self, distances: list[int]) -> list[bool]:
         """Answer queries in order, as far as epochs last.
@@ -261,7 +293,7 @@ class _Epochs:
             If no epoch is open and none can be paid: before anything is drawn.
         """
         told: list[bool] = []
-        epoch = self._resume()
+        epoch = self._epoch
         while len(told) < len(distances):
             payment = None
             if epoch is None:

@@ -55,7 +55,7 @@ def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
     limit, spent = found
     rest = left(spent, limit)
     budget = dataset.budget
-    blocks = [_times(part, each) for part, each in zip(rest, terms.own(1).vector) if each]
+    blocks = [_times(part, each) for part, each in zip(rest, terms.each) if each]
     count = None
     if blocks and None not in blocks:
         count = min(whole for whole in blocks if whole is not None) * config.analyst_block

@@ -305,7 +305,7 @@ def promised(front: Front) -> dict[str, Any]:
         "delta": text(total.delta),
         "adjacency": total.adjacency.value,
         "unit": total.unit,
-        "release": config.release,
+        "release": config.released,
         "assumptions": list(dict.fromkeys((*promise.assumptions, times))),
         "schedule": f"An answer leaves {config.schedule_ms:g} ms after its request, or a multiple of that: "
         f"as many as {config.row_ms:g} ms a row need."
@@ -320,7 +320,7 @@ def exposition(front: Front, counts: Mapping[str, int] | None) -> str:
     return metrics.exposition(
         {
             "model": front.reader.schema.name,
-            "release": config.release,
+            "release": config.released,
             "adjacency": promise.total.adjacency.value,
             "unit": promise.total.unit,
         },

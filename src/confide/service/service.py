@@ -79,6 +79,8 @@ class Service:
         if config.stable:
             self._threshold = threshold_of(config)
             self._place = Place(parts.directory, parts.dataset.ledger_id)
+            if config.then:
+                self._drawing = drawing_of(release_of(config.then, config.then_epsilon, len(model.classes)))
         else:
             law = release_of(config.release, config.epsilon, len(model.classes), config.delta)
             self._drawing = drawing_of(law)
@@ -168,7 +170,7 @@ class Service:
         )  # fmt: skip
         if self._place is None:
             return self._result(self._run(Ask(*common, self._drawing)))
-        told, mark = self._run(AskStable(*common, self._place, self._threshold))
+        told, mark = self._run(AskStable(*common, self._place, self._threshold, self._drawing))
         self._place.witness(mark)
         return self._result(told)
 
@@ -221,7 +223,7 @@ class Service:
             If the store cannot be read.
         """
         budget, config = self._parts.dataset.budget, self.config
-        answer = self._terms.of_answers(1)
+        answer = self._terms.of_one()
         others = self._conditions.names()
         assumptions = tuple(dict.fromkeys((*answer.assumptions, *self.ledger.assumptions, *others)))
         if self._lateness.ever():
@@ -243,9 +245,11 @@ class Service:
         return Promise(answer, total, sentence, assumptions)
 
     def _each(self) -> str:
-        return str(self._parts.dataset.budget.spending(self._terms.own(1).vector)) + (
-            f" for {self.config.analyst_block} answers" if self.config.analyst_block > 1 else ""
-        )
+        budget, config = self._parts.dataset.budget, self.config
+        told = str(budget.spending(self._terms.own(1).vector))
+        if config.then:
+            told += f", and an unstable answer, which ends one, {budget.spending(self._terms.then(1).vector)}"
+        return told + (f" for {config.analyst_block} answers" if config.analyst_block > 1 else "")
 
     def overran(self) -> None:
         """Count an answer that left after its time: the guarantee names it from now on."""

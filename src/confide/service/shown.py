@@ -21,6 +21,7 @@ def standing(front: Front) -> Standing:
 
     config, told = front.service.config, promised(front)
     what = "each epoch that it opens costs" if config.stable else "a question that is new to it costs"
+    last = f", an unstable answer {show(config.then_epsilon)}" if config.then else ""
     delta = f", delta {show(config.delta)}" if config.delta else ""
     return Standing(
         model=front.reader.schema.name,
@@ -28,7 +29,8 @@ def standing(front: Front) -> Standing:
         answer=f"One {'epoch' if config.stable else 'answer'} by itself: {told['answer']}",
         assumptions=tuple(told["assumptions"]),
         short=f"Epsilon {_short(told['epsilon'])}{_delta(told['delta'])} for all answers together.",
-        price=f"The answer is charged to the owner's account: {what} epsilon {show(config.epsilon)}{delta}.",
+        price=f"The answer is charged to the owner's account: {what} epsilon {show(config.epsilon)}{delta}"
+        f"{last}.",
     )
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from confide.errors import BudgetError, UnsupportedError
 from confide.ledger import chain
-from confide.ledger.budget import Budget, Vector, fits, left, text, unknown_analyst
+from confide.ledger.budget import Budget, Vector, add, fits, left, text, unknown_analyst
 from confide.ledger.handle import Parts
 from confide.ledger.operations import Charge, Own
 from confide.ledger.pricing import Price
 from confide.ledger.session import Account, Session
 from confide.prediction.model import CertifiedModel
-from confide.privacy import Guarantee
+from confide.privacy import Event, Guarantee
 from confide.privacy.exact import show
 from confide.service.canonical import Names
 from confide.service.config import ServiceConfig
@@ -55,6 +55,7 @@ class Terms:
     _prices: dict[int, Price] = field(default_factory=dict, repr=False)
     _blocks: dict[int, Guarantee] = field(default_factory=dict, repr=False)
     _own: dict[int, Own] = field(default_factory=dict, repr=False)
+    _then: dict[int, Price] = field(default_factory=dict, repr=False)
 
     @property
     def blocks(self) -> bool:
@@ -73,6 +74,38 @@ class Terms:
             epochs=count if stable else 1,
             ledger=True,
         )
+
+    def of_one(self) -> Guarantee:
+        """Return the guarantee of one answer, or of one epoch with the answer to the row that ends it."""
+        epoch = self.of_answers(1)
+        if not self.config.then:
+            return epoch
+        last = self._of_unstable(1)
+        return replace(
+            epoch, epsilon=epoch.epsilon + last.epsilon, event=Event.sequence((epoch.event, last.event))
+        )
+
+    def _of_unstable(self, count: int) -> Guarantee:
+        config = self.config
+        return self.model.preview(count, config.then_epsilon, 0, config.then, ledger=True)
+
+    def then(self, count: int) -> Price:
+        """Return what the answers to `count` >= 1 unstable rows cost account and total."""
+        if count not in self._then:
+            self._then[count] = self.parts.price(self._of_unstable(count))
+        return self._then[count]
+
+    def worst(self, opened: int, ended: int) -> Vector:
+        """Return what `opened` epochs cost, and the answers to the rows that end `ended` of them."""
+        epochs = self.price(opened).vector
+        if not (self.config.then and ended):
+            return epochs
+        return tuple(map(add, epochs, self.then(ended).vector))
+
+    @property
+    def each(self) -> Vector:
+        """What an account needs for something new: a block, or an epoch to its end."""
+        return self.worst(1, 1) if self.config.stable else self.own(1).vector
 
     def price(self, blocks: int) -> Price:
         """Return what `blocks` blocks cost the total."""
@@ -99,6 +132,8 @@ class Terms:
         for blocks in range(min(self.config.rows, _REMEMBERED - 1) + 1):
             self.price(blocks)
             self.own(blocks)
+        for ended in range(1, min(self.config.rows, self.config.epochs + 1) + 1 if self.config.then else 0):
+            self.then(ended)
 
     def _spends_slack(self) -> None:
         accountant, slack = self.parts.dataset.budget.accountant, self.config.slack
@@ -111,7 +146,7 @@ class Terms:
             )
 
     def _covers_one(self) -> None:
-        budget, asked = self.parts.dataset.budget, self.price(1).vector
+        budget, asked = self.parts.dataset.budget, self.worst(1, 1)
         short = [
             name
             for name, part, most in zip(budget.names, asked, budget.limit)
@@ -121,6 +156,7 @@ class Terms:
             return
         config = self.config
         what = "epoch" if config.stable else "answer"
+        what = f"{what} with the answer to the row that ends it" if config.then else what
         what = f"block of {config.block} answers" if config.block > 1 else what
         names = " and ".join(short)
         cost, limit = budget.spending(asked), budget.spending(budget.limit)
@@ -152,8 +188,19 @@ class Terms:
 
     def covered(self, spent: Vector, before: int) -> bool:
         """Return whether a total that spent so much, with `before` answers paid, covers one new answer."""
-        blocks = _needed(1, before, self.config.block)[0]
-        return fits(spent, self.price(blocks).vector, self.parts.dataset.budget.limit) is not None
+        needed = self.worst(_needed(1, before, self.config.block)[0], 1)
+        return fits(spent, needed, self.parts.dataset.budget.limit) is not None
+
+    def charge_unstable(self, session: Session, analyst: str, count: int) -> Vector:
+        """Append the entry that pays for the answers to `count` unstable rows; return what it charged.
+
+        That there are so many is what the sparse vector said, which is paid for: so this is a mechanism that
+        earlier ones chose, charged as it is run. Sums are a filter for such (Rogers et al. 2016).
+        """
+        price = self.then(count)
+        label = f"{count} unstable, {self.config.then}"
+        Charge(price, analyst, label, None, None, None, True, None).apply(session)
+        return price.vector
 
     def charge(self, session: Session, shelf: Shelf, analyst: str, paid: int, drawn: int) -> Payment:
         """Decide what a request of `paid` answers new to `analyst`, `drawn` of them to all, is charged.
@@ -213,7 +260,7 @@ class Payment:
         return charge.apply(session)[0]
 
 
-def check(session: Session, analyst: str, own: Vector, total: Vector) -> None:
+def check(session: Session, analyst: str, own: Vector, total: Vector, verb: str = "costs") -> None:
     """Refuse what does not fit the account, or the total; the account is asked first.
 
     Raises
@@ -226,7 +273,7 @@ def check(session: Session, analyst: str, own: Vector, total: Vector) -> None:
         raise unknown_analyst(analyst)
     if fits(account.spent, own, account.allowed) is None:
         raise _refused(
-            budget, account, own, BudgetError, "The request costs {}, and your account has {} left."
+            budget, account, own, BudgetError, f"The request {verb} {{}}, and your account has {{}} left."
         )
     if fits(session.spent, total, budget.limit) is None:
         told = (

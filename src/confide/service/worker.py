@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from confide.service.app import Front
     from confide.service.service import Service
 
+_log = logging.getLogger("confide.service")
+
 #: Where the settings stand; set by `confide serve` for its own workers.
 VARIABLE = "CONFIDE_SERVICE_SETTINGS"
 #: Seconds that requests have to end once the service is told to stop.
@@ -41,8 +44,20 @@ KEEP_ALIVE = 5
 PAUSE = 1.0
 #: Seconds after which a thread of a worker lets another one run.
 SWITCH = 0.0005
-#: Status of a worker of uvicorn that failed before it served.
-_NOT_STARTED = 3
+#: Lines of the log carry the time, with the zone.
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "timed": {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
+    },
+    "handlers": {
+        "timed": {"class": "logging.StreamHandler", "formatter": "timed", "stream": "ext://sys.stderr"}
+    },
+    "loggers": {
+        name: {"handlers": ["timed"], "level": "INFO", "propagate": False} for name in ("uvicorn", "confide")
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,8 @@ class Settings:
         Raises
         ------
         ConfideError
-            Of the model, the ledger or the configuration.
+            Of the model, the ledger or the configuration; of a store that was rolled back, before anything
+            is promised or written.
         """
         from confide.ledger import Ledger
         from confide.prediction import CertifiedModel
@@ -107,16 +123,36 @@ class Settings:
         config = ServiceConfig.of(**self.service)
         place = None if self.counter is None else Path(self.counter)
         book = Ledger.from_handle(self.ledger, accept=self.accept, counter=place)
+        book.check()
         return Service.open(CertifiedModel.load(self.model), book, config)
 
 
 def application() -> FastAPI:
-    """Return the application of this worker; uvicorn calls it."""
+    """Return the application of this worker; uvicorn calls it.
+
+    Raises
+    ------
+    ConfideError
+        In the command's own process, which tells it; a worker tells it and ends.
+    """
+    try:
+        return _application()
+    except ConfideError as error:
+        if parent_process() is None:
+            raise
+        from confide.service.supervisor import REFUSED
+
+        _log.error("%s %s", error.failure.prose, error)
+        raise SystemExit(REFUSED + error.failure.exit_status) from None
+
+
+def _application() -> FastAPI:
     from contextlib import asynccontextmanager
 
     from threadpoolctl import threadpool_limits
 
     from confide.service.app import create_app
+    from confide.service.supervisor import note_start
 
     end_with_parent()
     settings = Settings.of_environment()
@@ -133,6 +169,8 @@ def application() -> FastAPI:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         await rehearse(service)
+        if settings.counts is not None:
+            note_start(settings.counts)
         reading = asyncio.create_task(keep_up(front))
         yield
         reading.cancel()
@@ -233,7 +271,7 @@ def listening(host: str, port: int) -> socket.socket:
         taken.close()
         raise ParameterError(
             f"The service cannot listen at {host} port {port}: {error.strerror or type(error).__name__}.",
-            "Pass another host=... or port=..., or stop what listens there.",
+            f"Pass another one, such as port={port % 65535 + 1}, or stop what listens there.",
         ) from None
     taken.set_inheritable(True)
     return taken
@@ -255,17 +293,20 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, name="end with parent", daemon=True).start()
 
 
-def run(settings: Settings, taken: socket.socket, workers: int) -> bool:
-    """Serve at a socket of `listening` until told to stop; return whether the service had started.
+def run(settings: Settings, taken: socket.socket, workers: int) -> int:
+    """Serve at a socket of `listening` until told to stop; return 0, or the status of a failed start.
 
     Raises
     ------
     ParameterError
         Where the extra ``serve`` is not installed.
+    ConfideError
+        What keeps the only worker, which is this process, from starting.
     """
     try:
         import uvicorn
-        from uvicorn.supervisors import Multiprocess
+
+        from confide.service.supervisor import NOT_STARTED, Workers
     except ImportError:
         raise ParameterError(
             "The service needs uvicorn, which is not installed.",
@@ -286,18 +327,23 @@ def run(settings: Settings, taken: socket.socket, workers: int) -> bool:
         proxy_headers=False,
         # Its own reader of HTTP, also where another is installed: only this one bounds the head.
         http="h11",
+        log_config=LOGGING,
         log_level="info",
         timeout_graceful_shutdown=GRACE,
     )
     with taken, suppress(KeyboardInterrupt):
         if workers > 1:
-            supervisor = Multiprocess(config, sockets=[taken])
+            if settings.counts is None:
+                raise ParameterError(
+                    "Several workers have no folder in common.", "Pass Settings(..., counts=folder)."
+                )
+            supervisor = Workers(settings.counts, config, [taken])
             supervisor.run()
-            return all(worker.process.exitcode != _NOT_STARTED for worker in supervisor.processes)
+            return supervisor.status
         server = uvicorn.Server(config)
         try:
             server.run(sockets=[taken])
         except SystemExit as end:  # uvicorn's way to say that the application did not start
-            return not end.code
-        return server.started
-    return True
+            return NOT_STARTED if end.code else 0
+        return 0 if server.started else NOT_STARTED
+    return 0
