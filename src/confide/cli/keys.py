@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.shared import Counter, Json, LedgerUrl, reporting
+from confide.cli.shared import Counter, Json, LedgerUrl, reporting, warn_uncounted
 from confide.ledger.names import plain
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def revoke(name: _Name, ledger: LedgerUrl, counter: Counter = None, as_json: Jso
 def _open(handle: str, counter: Path | None) -> Ledger:
     from confide.ledger import Ledger
 
-    return Ledger.from_handle(handle, counter=counter)
+    book = Ledger.from_handle(handle, counter=counter)
+    warn_uncounted(book)
+    return book
 
 
 def _tell(as_json: bool, body: dict[str, Any], *lines: str, key: str | None = None) -> None:

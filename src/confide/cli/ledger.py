@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli import keys
-from confide.cli.shared import Counter, Json, LedgerUrl, reporting
+from confide.cli.shared import Counter, Json, LedgerUrl, reporting, warn_uncounted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -203,6 +203,7 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
         line(_cell(state["refused"], "red"))
     for assumption in ledger.assumptions:
         line(_cell(f"Assumption: {assumption}", "yellow"), " (no counter is kept outside the store).")
+    warn_uncounted(ledger)
     from confide.privacy import glossed
 
     conditional = {name: 0 for charge in state["charges"] for name in charge["assumptions"]}

@@ -139,6 +139,13 @@ def warn_unrecorded(ledger: object, *, rehearsed: bool = False) -> None:
     typer.echo(f"{words} charged nowhere. Pass --ledger.", err=True)
 
 
+def warn_uncounted(ledger: Any) -> None:
+    """Say on standard error that a ledger has no counter here, which its next entry would hide."""
+    told = ledger.uncounted()
+    if told:
+        typer.echo(f"Warning: {told}", err=True)
+
+
 @contextmanager
 def reporting(as_json: bool) -> Iterator[None]:
     """Turn an error of Confide inside the block into `fail`, and warnings into lines on standard error."""

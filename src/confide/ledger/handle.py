@@ -145,6 +145,42 @@ class Handle:
         kept = counter is not None and not counter.failed and counter.read() is not None
         return () if kept else (counters.UNDETECTED,)
 
+    def check(self) -> None:
+        """Check the head of the chain, its last entry and the counter; reads nothing else (`verify` does).
+
+        Raises
+        ------
+        LedgerError
+            If the store was rolled back, replaced, or changed past the ledger.
+        """
+        from confide.ledger.reading import balance
+        from confide.ledger.session import check_seen
+
+        store, row, seen = self._store, self._load(), self._seen()
+        with store.reading() as connection:
+            check_seen(store, connection, row, balance(store, connection, row)[0], seen)
+
+    def uncounted(self) -> str:
+        """Return what to tell an owner whose ledger has no counter here; empty where there is one.
+
+        The counter begins with the ledger, so a ledger without one was made elsewhere, or its counter is
+        gone; the next entry would begin another without a word.
+        """
+        if not self.assumptions:
+            return ""
+        directory = self._directory
+        if directory is None:
+            return (
+                f"No counter is kept of the ledger of dataset {self._dataset_name!r}: a store that is rolled "
+                f"back goes unseen. Name a folder that can be written to ({counters.ENVIRONMENT})."
+            )
+        return (
+            f"There is no counter of the ledger of dataset {self._dataset_name!r} in {directory}: whether "
+            "its store was rolled back cannot be told, and the next entry begins another counter. That is "
+            "right on a machine that is new to this ledger; else find the lost one first "
+            f"({counters.ENVIRONMENT})."
+        )
+
     def __repr__(self) -> str:
         from confide.ledger.store import without_password
 
