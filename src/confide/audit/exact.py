@@ -78,6 +78,14 @@ def _measured(here: Law, there: Law, delta: float) -> float:
     return low
 
 
+def worst_first(claim: Claim) -> list[Pair]:
+    """Return a claim's pairs, those first whose laws are furthest apart; as they are without a law."""
+    law, pairs = claim.law, list(claim.pairs())
+    if law is None:
+        return pairs
+    return sorted(pairs, key=lambda pair: -measured(law(pair.here), law(pair.there), claim.delta))
+
+
 def check(claim: Claim, pairs: Iterable[Pair], *, search: bool) -> Finding | None:
     """Attack a claim by its laws.
 

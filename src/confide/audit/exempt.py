@@ -25,7 +25,7 @@ _REASONS: dict[str, dict[str, str]] = {
     "selection": {
         _TYPE: "GapCheck Loss ParquetMatrix Ranking SelectionResult Status SubsetProblem bounded",
         _PARAMETERS: "hinge huber logistic quantile squared",
-        _SECRET: "best_by_mistakes best_supports gap_condition",
+        _SECRET: "best_by_mistakes best_supports",
     },
     "training": {
         _TYPE: "Bins Coefficients Geometry HybridResult LinearModel LinearProblem ModelResult "

@@ -125,3 +125,24 @@ def climb(base: Rows, adjacency: Adjacency | str, value: Callable[[Pair], float]
         if (now := value(pair(point))) >= height:
             best, height = pair(point), now
     return best
+
+
+def across(holds: Callable[[Rows], bool], name: str) -> Pair:
+    """Return the first neighbours of a growing table of which a condition holds on one alone.
+
+    The table has two useful columns of three; the longer it is, the further the best support leads. The row
+    that differs speaks for the second column on one table, for the useless third on the other.
+
+    Raises
+    ------
+    ValueError
+        If the condition is the same on both sides up to 1,200 rows.
+    """
+    row, other = np.eye(3)[1], np.eye(3)[2]
+    for n in range(4, 400):
+        X = np.tile(np.eye(3), (n, 1))
+        base = Rows(X, X @ np.array([1.0, 0.6, 0.0]))
+        pair = Pair(name, base.replaced(row, 1.0), base.replaced(other, 1.0))
+        if holds(pair.here) != holds(pair.there):
+            return pair
+    raise ValueError("The condition never differs.")

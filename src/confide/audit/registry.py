@@ -112,6 +112,9 @@ class Claim:
         abstain.
     target : Target, optional
         A certified model whose distances `poison` attacks.
+    beside : function () -> iterable of Pair
+        Neighbours on which the claim assumes what does not hold, for the side channels alone: what a run
+        shows beside its result must not say on which of them it is.
     covers : tuple of str
         Public names (``"confide.mechanisms.discrete_laplace"``) and entries of the rooms' own tables
         (``"selection.mechanism:exponential"``) that this claim is about.
@@ -139,6 +142,7 @@ class Claim:
     search: Callable[[Callable[[Pair], float]], Pair] | None = field(default=None, repr=False)
     one_run: Callable[[RandomStream], tuple[Any, Any]] | None = field(default=None, repr=False)
     target: Target | None = field(default=None, repr=False)
+    beside: Callable[[], Iterable[Pair]] = field(default=tuple, repr=False)
     covers: tuple[str, ...] = ()
     draws: int = 400_000
     quick: int = 20_000

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from confide.audit import blackbox, exact, options, poison, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
@@ -25,8 +27,10 @@ _PAIRS, _TRAININGS, _QUICK_TRAININGS = 4, 2000, 20
 _QUICK_PAIRS = 3
 #: Tables that a certified model is retrained on.
 _POISONED, _QUICK_POISONED = 1000, 24
-#: Fuzzed pairs of a full one.
-_FUZZED = 30
+#: Fuzzed pairs of a full one, and of a quick one.
+_FUZZED, _QUICK_FUZZED = 30, 2
+#: Runs that are timed on each table, and CPU seconds after which the least number will do.
+_RUNS, _QUICK_RUNS, _PACE = 101, 9, 5.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def _exact(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _black_box(claim: Claim, effort: Effort) -> Finding | None:
-    pairs = list(claim.pairs())
+    pairs = exact.worst_first(claim) if effort.full else list(claim.pairs())
     count = claim.draws if effort.full else claim.quick
     return blackbox.check(
         claim, pairs[effort.pair], count, effort.stream, full=effort.full, error=effort.error
@@ -76,9 +80,15 @@ def _one_run(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _pairs(claim: Claim, effort: Effort) -> list[Pair]:
-    """Return the pairs of the layers that prove by one counter-example: fuzzed ones too in a full audit."""
+    """Return the pairs of the layers that prove by one counter-example: the claim's own, and fuzzed ones.
+
+    Those of a quick audit are other ones each time, but for a seed.
+    """
     own = list(claim.pairs())
-    return [*own, *fuzzed(claim, _FUZZED)] if effort.full else own[:_QUICK_PAIRS]
+    seed = int(effort.stream.child("fuzz").bits(1)[0] >> np.uint64(33))
+    if effort.full:
+        return [*own, *fuzzed(claim, _FUZZED, seed)]
+    return [*own[:_QUICK_PAIRS], *fuzzed(claim, _QUICK_FUZZED, seed)]
 
 
 def _replay(claim: Claim, effort: Effort) -> Finding | None:
@@ -87,7 +97,7 @@ def _replay(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _sides(claim: Claim, effort: Effort) -> Finding | None:
-    return sides.check(claim, _pairs(claim, effort))
+    return sides.check(claim, [*_pairs(claim, effort), *claim.beside()])
 
 
 def _support(claim: Claim, effort: Effort) -> Finding | None:
@@ -102,6 +112,11 @@ def _poisoning(claim: Claim, effort: Effort) -> Finding | None:
     return poison.attack(claim, budget=_POISONED if effort.full else _QUICK_POISONED)
 
 
+def _run_time(claim: Claim, effort: Effort) -> Finding | None:
+    pair = next(iter(claim.pairs()))
+    return sides.pace(claim, pair, _RUNS if effort.full else _QUICK_RUNS, limit=_PACE)
+
+
 #: Layer -> what it does; None where it has nothing to say of a claim.
 LAYERS: dict[str, Layer] = {
     "exact": _exact,
@@ -112,6 +127,7 @@ LAYERS: dict[str, Layer] = {
     "side channels": _sides,
     "support": _support,
     "poisoning": _poisoning,
+    "run time": _run_time,
 }
 
 

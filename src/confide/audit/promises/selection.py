@@ -11,7 +11,7 @@ from confide.audit.exact import nearly
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
 from confide.mechanisms import RandomStream
-from confide.selection import SubsetProblem, SubsetSelector, draw, law
+from confide.selection import SubsetProblem, SubsetSelector, draw, gap_condition, law
 from confide.selection.baselines import baseline, baseline_law
 
 _SIZE = 2
@@ -127,4 +127,61 @@ promise(
     lambda: neighbours.pairs(_BASE, "replace_one"), run=_select,
     law=lambda rows: _law(law(problem(imputed(rows)), "exponential", 1, "replace_one")),
     covers=("confide.selection.SubsetSelector", "confide.selection.select"), draws=20_000, quick=200,
+)  # fmt: skip
+
+
+def _held(rows: Rows) -> bool:
+    return gap_condition(problem(rows), diagnostics="public data").holds
+
+
+def _across() -> list[Pair]:
+    """Return neighbours of which one has the gap, and neighbours without it whose best support flips."""
+    return [
+        neighbours.across(_held, "the gap on one side alone"),
+        *neighbours.pairs(_BASE, "replace_one")[:2],
+    ]
+
+
+def _leading(n: int = 200, ahead: int = 3) -> Pair:
+    """Return neighbours whose gaps are nearly W apart.
+
+    Of two columns one leads, and the row that differs fits the one and contradicts the other, or the other
+    way round.
+    """
+    X = np.vstack([np.ones((n, 2)), np.tile([1.0, -1.0], (ahead, 1))])
+    base = Rows(np.vstack([np.zeros((1, 2)), X]), np.ones(1 + n + ahead))
+    here, there = (base.replaced(np.array(row), 1.0) for row in ((1.0, -1.0), (-1.0, 1.0)))
+    return Pair("the gap moves most", here, there)
+
+
+def _checked(rows: Rows, stream: RandomStream) -> Floats:
+    one = SubsetProblem(rows.X, rows.y, 1, ridge=0.0, feature_bound=1.0, target_bound=1.0)
+    found = gap_condition(one, epsilon=1, random_state=random_state(stream))
+    return np.array([found.gap, found.holds])
+
+
+promise(
+    "selection.gap_condition", Kind.MECHANISM, 1, 0, "replace_one",
+    "discrete Laplace on the gap, unconditional; confide.selection.gap",
+    lambda: [_leading(), _leading(ahead=1), *_across(), *neighbours.pairs(_BASE, "replace_one")[2:6]],
+    run=_checked, covers=("confide.selection.gap_condition",), draws=2_000, quick=100,
+)  # fmt: skip
+
+
+def _by_mistakes(rows: Rows, stream: RandomStream) -> Floats:
+    fitted = SubsetSelector(
+        _SIZE, 1, mechanism="mistakes", ridge=0.0, feature_bounds=(-1, 1), target_bounds=(-1, 1),
+        random_state=random_state(stream),
+    ).fit(rows.X, rows.y)  # fmt: skip
+    return supports(fitted.get_support(indices=True))
+
+
+promise(
+    "selection.SubsetSelector.mistakes", Kind.ESTIMATOR, 1, 0, "replace_one",
+    "under the gap condition alone, which nothing checks unless it is charged; confide.selection.gap",
+    lambda: neighbours.pairs(_CLEAR, "replace_one"), run=_by_mistakes,
+    law=lambda rows: _law(law(problem(imputed(rows)), "mistakes", 1, "replace_one")),
+    covers=("confide.selection.SubsetSelector", "confide.selection.select"), beside=_across,
+    note="Assumes the gap condition. Exceptions, warnings, charges and calls are the same without it.",
+    draws=10_000, quick=100, fuzzed=False,
 )  # fmt: skip
