@@ -29,6 +29,11 @@ class Failure(Enum):
     )
     REFUSED = ("refused", 3, "The ledger refuses this request; its store is in order.")
     LEDGER = ("ledger", 5, "The ledger's store is missing, damaged or was rolled back.")
+    OUT_OF_REACH = (
+        "out-of-reach",
+        5,
+        "The ledger's store is out of reach; nothing is known to be wrong with it.",
+    )
     TERMS = ("terms", 5, "The ledger exists with another budget; it is as it was.")
     CALIBRATION = ("calibration", 6, "No noise level with the requested guarantee could be computed.")
     ENTROPY = ("entropy", 7, "The source of random bits is broken; nothing may be released.")
@@ -95,6 +100,12 @@ class LedgerError(ConfideError):
     """The ledger's store is missing, damaged or rolled back."""
 
     failure = Failure.LEDGER
+
+
+class OutOfReachError(LedgerError):
+    """The ledger's store cannot be reached or written to now (a server that is down, a full disk)."""
+
+    failure = Failure.OUT_OF_REACH
 
 
 class TermsError(LedgerError):

@@ -11,7 +11,7 @@ import stat
 
 import pytest
 
-from confide.errors import LedgerError, ParameterError
+from confide.errors import LedgerError, OutOfReachError, ParameterError
 from confide.ledger import Ledger
 from confide.ledger.store import Store
 
@@ -273,9 +273,50 @@ def test_a_missing_folder_and_a_file_that_is_no_store(tmp_path, open_ledger):
 
 
 def test_an_unreachable_postgres_says_so_without_the_password():
-    with pytest.raises(LedgerError) as refused:
+    with pytest.raises(OutOfReachError) as refused:
         Ledger.from_handle("postgresql://ann:s3cret@127.0.0.1:9/confide?connect_timeout=2#visits")
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_connection_that_the_server_ends_is_out_of_reach_and_made_anew(url, ledger, guarantee):
+    store = ledger._store
+    if store.sqlite:
+        pytest.skip("a file has no server")
+    ledger.reserve(guarantee(0.1))
+    with store.reading() as connection:
+        (mine,) = store.row(connection, "SELECT pg_backend_pid()")
+    import psycopg
+
+    plain = store.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (mine,))
+    with pytest.raises(OutOfReachError):
+        ledger.reserve(guarantee(0.1))
+    ledger.reserve(guarantee(0.1))
+    assert ledger.verify().entries == 3
+
+
+def test_what_keeps_sqlite_away_is_told_apart_from_damage(sqlite_url, open_ledger, guarantee, monkeypatch):
+    import sqlite3
+
+    from confide.ledger import store as module
+
+    ledger = open_ledger(sqlite_url)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    ledger._store.close()
+    ledger._store._engine = None
+    path = sqlite_url.removeprefix("sqlite:///").partition("#")[0]
+    other = sqlite3.connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(OutOfReachError, match="locked"):
+        ledger.reserve(guarantee(0.1))
+    other.rollback()
+    ledger.reserve(guarantee(0.1))
+    other.execute("DROP TABLE confide_head")
+    other.close()
+    with pytest.raises(LedgerError) as damaged:
+        ledger.reserve(guarantee(0.1))
+    assert not isinstance(damaged.value, OutOfReachError)
 
 
 def test_a_store_of_another_layout_is_refused(ledger, open_ledger, url):

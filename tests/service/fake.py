@@ -97,6 +97,10 @@ class FakeService:
         total = Guarantee(30, 0, Adjacency.REPLACE_ONE, "row", Event("response", {}))
         return Promise(one, total, f"All answers together: {total}", ())
 
+    def check(self):
+        if self.raised is not None:
+            raise self.raised
+
     def overran(self):
         self.overruns += 1
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from confide.errors import LedgerError, OutOfReachError
 from confide.service import RequestOfAnotherModel
 
 _spec = importlib.util.spec_from_file_location("service_fake", Path(__file__).with_name("fake.py"))
@@ -145,6 +146,44 @@ def test_an_unstable_row_has_no_class(client, service):
     assert (told["answers"], told["states"]) == ([None], ["unstable"])
 
 
+def test_a_store_out_of_reach_is_told_apart_from_a_damaged_one(client, service, caplog, monkeypatch):
+    from confide.service import quiet
+
+    for line in quiet._LINES.values():
+        monkeypatch.setattr(line, "_told", -1e9)
+        monkeypatch.setattr(line, "_untold", 0)
+    for error, code, title, line in (
+        (
+            OutOfReachError("SECRET", "SECRET"),
+            "out-of-reach",
+            "The store is out of reach.",
+            "out of reach: 1 ref",
+        ),
+        (LedgerError("SECRET", "SECRET"), "ledger", LedgerError.failure.prose, "rolled back: 1 refused"),
+    ):
+        service[0].raised = error
+        caplog.clear()
+        for _ in range(3):
+            response = client.post("/v1/predict", json={"row": GOOD}, headers=ALICE)
+            body = problem(response, 503, code)
+            assert body["title"] == title
+            assert "same request id" in body["detail"]
+            assert response.headers["retry-after"] == "5"
+        (told,) = caplog.messages  # one line, however many ask
+        assert line in told
+        assert "SECRET" not in response.text + caplog.text
+        assert "alice" not in caplog.text
+        problem(client.get("/ready"), 503, code)
+        client.app.state.front._checked = None
+    service[0].raised = None
+    assert client.get("/ready").json() == {"status": "ready"}
+    service[0].raised = OutOfReachError("SECRET")
+    assert (
+        client.get("/ready").status_code == 200
+    )  # as of a second ago: who has no key must not load the store
+    assert client.get("/health").status_code == 200
+
+
 def test_guarantee_and_health_need_no_key(client):
     told = client.get("/v1/guarantee").json()
     assert told["epsilon"] == "30"
@@ -204,7 +243,8 @@ def test_every_response_carries_the_headers(client):
 
 def test_the_document_is_complete(client):
     document = client.get("/openapi.json").json()
-    assert set(document["paths"]) == {"/v1/predict", "/v1/budget", "/v1/guarantee", "/health", "/metrics"}
+    paths = {"/v1/predict", "/v1/budget", "/v1/guarantee", "/health", "/ready", "/metrics"}
+    assert set(document["paths"]) == paths
     assert "ValidationError" not in str(document)
     schemas = document["components"]["schemas"]
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import LedgerError, ParameterError, UnsupportedError
+from confide.errors import LedgerError, OutOfReachError, ParameterError, UnsupportedError
 from confide.ledger.chain import Mark
 from confide.ledger.counter import Counter
 from confide.ledger.tables import LAYOUT, guard_names, guards, tables
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 60
 _BLOCK = 100
+#: Codes of SQLite: no permission, busy, locked, no memory, read-only, a failed read or write, full, no file.
+_AWAY = (3, 5, 6, 7, 8, 10, 13, 14)
 _ADVISORY_LOCK = 0x436F6E66696465  # "Confide": serialises creation of the tables on PostgreSQL
 
 
@@ -198,8 +200,10 @@ class Store:
             raise self._failure(error) from None
 
     def _failure(self, error: Exception) -> LedgerError:
-        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        return LedgerError(
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).strip().splitlines()[0]
+        kind = OutOfReachError if _away(cause) else LedgerError
+        return kind(
             f"The ledger's store {self.location} failed: {reason}.",
             "Check the location, its permissions, free space and, for PostgreSQL, the server and the "
             "password (PGPASSWORD or a password file reach worker processes too). Whatever was acknowledged "
@@ -369,6 +373,16 @@ def without_password(url: URL) -> URL:
 
     query = {name: value for name, value in url.query.items() if "password" not in name.lower()}
     return URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
+
+
+def _away(cause: BaseException) -> bool:
+    """Return whether a driver's error tells that the store cannot be had now; else it may be damaged."""
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _AWAY
+    # psycopg: no connection, one that was lost, a server that stops or has no room (classes 08, 53, 57).
+    kinds = {base.__name__ for base in type(cause).__mro__}
+    return type(cause).__module__.startswith("psycopg") and "OperationalError" in kinds
 
 
 def _engine(url: URL, sqlite: bool) -> Engine:

@@ -1,4 +1,4 @@
-"""The HTTP face of a `Service`: five routes for analysts and machines, a page for the owner.
+"""The HTTP face of a `Service`: six routes for analysts and machines, a page for the owner.
 
 ====================  ==============================  ============================================
 route                 key                             what it says
@@ -7,6 +7,7 @@ POST /v1/predict      an analyst's                    answers, their cost, what 
 GET /v1/budget        an analyst's                    its own account
 GET /v1/guarantee     none                            what holds for everybody in the table
 GET /health           none                            that the worker runs
+GET /ready            none                            that the store can be reached
 GET /metrics          none; the owner's for counters  constants, or counters of traffic
 GET /openapi.json     none                            the document of all this
 GET /, POST /         the owner's, as HTTP Basic      the page, and its form
@@ -88,6 +89,8 @@ class Front:
         self.limiter = CapacityLimiter(THREADS)
         self._promise: tuple[float, Promise] | None = None
         self._promising = threading.Lock()
+        self._checked: tuple[float, ConfideError | None] | None = None
+        self._checking = threading.Lock()
 
     def _late(self) -> None:
         self.counters.add(OVERRUNS)
@@ -106,6 +109,27 @@ class Front:
             if self._promise is None or now - self._promise[0] >= PROMISED:
                 self._promise = now, self.service.guarantee()
             return self._promise[1]
+
+    def ready(self) -> None:
+        """Check that the store is there, once in `PROMISED` seconds at most, failures too.
+
+        Raises
+        ------
+        LedgerError
+            If it is out of reach, damaged or was rolled back.
+        """
+        with self._checking:
+            now = time.monotonic()
+            if self._checked is None or now - self._checked[0] >= PROMISED:
+                failure = None
+                try:
+                    self.service.check()
+                except ConfideError as error:
+                    failure = error
+                self._checked = now, failure
+            failure = self._checked[1]
+        if failure is not None:
+            raise failure.with_traceback(None)
 
     async def call(self, work: Any, *arguments: Any) -> Any:
         """Run what waits for the store on a thread of its own."""

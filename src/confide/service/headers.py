@@ -41,6 +41,7 @@ _ROUTES = {
     "/v1/budget": "budget",
     "/v1/guarantee": "guarantee",
     "/health": "health",
+    "/ready": "ready",
     "/metrics": "metrics",
     "/": "page",
     "/live": "page",

@@ -22,7 +22,7 @@ from pathlib import Path
 
 #: What text of this kind is called.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROUTES = ("predict", "budget", "guarantee", "health", "metrics", "page", "other")
+ROUTES = ("predict", "budget", "guarantee", "health", "ready", "metrics", "page", "other")
 CLASSES = ("2xx", "4xx", "5xx")
 #: Rows of requests that fit the schema; overruns of the schedule; requests refused though they fit.
 ROWS, OVERRUNS, REFUSED = "rows", "overruns", "refused"

@@ -27,9 +27,19 @@ STATUS = {
     Failure.ADJACENCY: 403,
     Failure.REFUSED: 403,
     Failure.LEDGER: 503,
+    Failure.OUT_OF_REACH: 503,
+    Failure.TERMS: 503,
     Failure.CALIBRATION: 503,
     Failure.ENTROPY: 503,
 }
+
+
+#: Seconds after which it is worth asking again where the store fails.
+AGAIN = 5
+_AWAY = "Ask again with the same request id: if it was charged, its answers are there."
+_DAMAGED = (
+    "Nothing is answered until the owner of the model has looked at it; then ask with the same request id."
+)
 
 
 @dataclass(frozen=True)
@@ -159,9 +169,12 @@ def of_failure(error: ConfideError) -> ProblemError:
     Fact and remedy of an error may name amounts of the total, which analysts do not see: they stay here.
     """
     failure = error.failure
-    status = STATUS.get(failure, 503)
-    headers = {"Retry-After": "1"} if status == 503 else {}
-    return ProblemError(status, failure.code, failure.prose, headers=headers)
+    status = STATUS[failure]
+    away = failure is Failure.OUT_OF_REACH
+    detail = _AWAY if away else _DAMAGED if status == 503 else ""
+    title = "The store is out of reach." if away else failure.prose
+    headers = {"Retry-After": str(AGAIN)} if status == 503 else {}
+    return ProblemError(status, failure.code, title, detail, headers=headers)
 
 
 def pointer(*parts: object) -> str:

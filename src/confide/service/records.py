@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from confide.errors import BudgetError, DataError, RefusedError
+from confide.errors import BudgetError, DataError, Failure, LedgerError, RefusedError
 from confide.ledger import Spending
 from confide.privacy import Guarantee
 
@@ -178,6 +178,12 @@ class TooManyRequests(RefusedError):
 
 class UnknownKeys(TooManyRequests):
     """Too many keys were asked for that nobody has, and this is another one (HTTP 429)."""
+
+
+class RandomBitsFailed(LedgerError):
+    """Noise could not be drawn; nothing of the transaction was charged (HTTP 503)."""
+
+    failure = Failure.ENTROPY
 
 
 class KeyRevoked(RefusedError):

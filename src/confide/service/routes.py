@@ -16,6 +16,7 @@ from confide.ledger.budget import text
 from confide.service import metrics, schemas
 from confide.service.bodies import JSON, json_object
 from confide.service.problems import FieldError, ProblemError, invalid, of_failure, pointer, unreadable
+from confide.service.quiet import note_failure
 from confide.service.records import (
     Analyst,
     Answers,
@@ -101,6 +102,18 @@ def add(app: FastAPI, front: Front) -> None:
     async def health() -> Response:
         """Say that the worker runs; reads nothing."""
         return _json({"status": "ok"})
+
+    @app.get(
+        "/ready",
+        summary="Whether the store can be reached",
+        response_model=schemas.Health,
+        responses=schemas.problems(500, 503),
+    )
+    async def ready() -> Response:
+        """Say that the store is there and was not rolled back, as of a second ago at most."""
+        async with Visit(front):
+            await front.call(front.ready)
+        return _json({"status": "ready"})
 
     @app.get(
         "/metrics",
@@ -195,6 +208,7 @@ def refusal(error: ConfideError) -> ProblemError:
     for kind, made in _REFUSALS.items():
         if isinstance(error, kind):
             return made(error)
+    note_failure(error)
     return of_failure(error)
 
 

@@ -74,9 +74,9 @@ class Guaranteed(_Closed):
 
 
 class Health(_Closed):
-    """That the worker runs."""
+    """That the worker runs, or that its store can be reached."""
 
-    status: str = Field(examples=["ok"])
+    status: str = Field(examples=["ok", "ready"])
 
 
 class FieldProblem(_Closed):
@@ -118,7 +118,7 @@ _TITLES = {
     422: "The rows do not fit the declared schema.",
     429: "Too many requests of this analyst, or with keys that nobody has.",
     500: "A fault of the service; nothing of its cause is told.",
-    503: "The store is out of reach; ask again with the same request id.",
+    503: "The store is out of reach: ask again with the same request id; or it is damaged.",
 }
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from confide.errors import LedgerError, ParameterError
+from confide.errors import ParameterError
 from confide.ledger import Ledger
 from confide.ledger.budget import left
 from confide.prediction.certificate import steady
@@ -34,6 +34,7 @@ from confide.service.records import (
     BudgetView,
     Overview,
     Promise,
+    RandomBitsFailed,
 )
 from confide.service.records import UNANSWERED as NOT_ANSWERED
 from confide.service.records import UNSTABLE as NOT_STABLE
@@ -178,7 +179,7 @@ class Service:
         try:
             return self._parts.run(operation)
         except DrawingFailedError:
-            raise LedgerError(
+            raise RandomBitsFailed(
                 "The source of random bits failed.",
                 "Nothing was charged; ask again with the same request id.",
             ) from None
@@ -193,6 +194,15 @@ class Service:
             budget.spending(left(told.spent, told.allowed)),
             told.replayed,
         )
+
+    def check(self) -> None:
+        """Check that the store can be read and holds what was seen of it before.
+
+        Raises
+        ------
+        LedgerError
+        """
+        self.ledger.check()
 
     # -- views -----------------------------------------------------------------------------------------
 

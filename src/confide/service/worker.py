@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import ConfideError, ParameterError
+from confide.service.quiet import note_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -206,8 +207,10 @@ async def keep_up(front: Front, pause: float = PAUSE) -> None:
     """
     while True:
         await asyncio.sleep(pause)
-        with suppress(ConfideError):  # the store may be away; who asks meanwhile is told so
+        try:
             await front.call(front.promise)
+        except ConfideError as error:  # who asks meanwhile is told so
+            note_failure(error)
 
 
 async def rehearse(service: Service) -> None:
