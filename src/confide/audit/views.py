@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,20 @@ _SHOWN = {
     "draw": "problem",
 }
 _REPEATED = ("gaussian_release", "laplace_release", "Channel.draw")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One answer of a mechanism, as a vector, and what is public of it (`recorded`)."""
+
+    mechanism: str
+    public: Any
+    values: Floats
+
+    @property
+    def deviation(self) -> float:
+        """Of Gaussian noise: multiplier times sensitivity."""
+        return float(self.public[4]) * float(self.public[2])
 
 
 class _View(Recorder):
@@ -87,6 +102,34 @@ class _Releases(_View):
         bound = inspect.signature(run).bind(*args, **named)
         bound.apply_defaults()
         self.calls_made.append((mechanism, run, dict(bound.arguments)))
+
+
+class _Answers(_View):
+    """Keeps answers with what is public of their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Answer] = []
+
+    def call(
+        self, mechanism: Mechanism, run: Callable[..., Any], args: Any, named: Any, extra: Any = None
+    ) -> Any:
+        seen = len(self.seen)
+        answer = super().call(mechanism, run, args, named, extra)
+        if len(self.seen) > seen:
+            bound = inspect.signature(run).bind(*args, **named)
+            bound.apply_defaults()
+            public = mechanism.public({**bound.arguments, **(extra or {})})
+            self.answers.append(Answer(mechanism.name, public, self.seen[-1]))
+        return answer
+
+
+def answers(run: Run, table: Any, stream: RandomStream) -> list[Answer]:
+    """Return the answers of one run, in order."""
+    view = _Answers()
+    with recording(view):
+        run(table, stream)
+    return view.answers
 
 
 def transcript(run: Run, *, result: bool = True) -> Outputs:

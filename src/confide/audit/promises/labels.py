@@ -12,6 +12,7 @@ from confide.audit import neighbours
 from confide.audit.exact import certain
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
+from confide.audit.views import redrawn, transcript
 from confide.mechanisms import RandomStream
 from confide.training import (
     LabelPrivatizer,
@@ -134,15 +135,20 @@ _TABLE = neighbours.table(8, 2)
 _COUNTED = Rows(_TABLE.X, np.array([0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0]))
 
 
+#: Classes as frequent that their released counts are told from noise: all three stay in the channel.
+_FREQUENT = Rows(neighbours.table(240, 2).X, np.arange(240) % 3.0)
+
+
 def estimator(
     name: str,
     make: Callable[[int | None], Any],
     read: Callable[[Any], Any],
     delta: Any,
     proof: str,
+    single: bool = False,
     **how: Any,
 ) -> None:
-    """Register an estimator that is fitted on private labels."""
+    """Register an estimator that is fitted on private labels; `single` says that a fit is one release."""
     base = how.pop("base", _TABLE)
     ends = how.pop("ends", (-1.0, 1.0))
 
@@ -158,9 +164,10 @@ def estimator(
         proof,
         lambda: neighbours.pairs(base, "replace_label", labels=ends),
         run=run,
+        outputs=how.pop("outputs", redrawn(run) if single else transcript(run, result=False)),
         covers=(f"confide.training.{name.partition('.')[0]}", *how.pop("covers", ())),
-        draws=how.pop("draws", 4_000),
-        quick=how.pop("quick", 150),
+        draws=how.pop("draws", 200_000 if single else 5_000),
+        quick=how.pop("quick", 4_000 if single else 150),
         **how,
     )
 
@@ -181,6 +188,7 @@ promise(
     "released class counts, then RRTop-k; confide.training.labels.randomized_response",
     lambda: neighbours.pairs(_COUNTED, "replace_label", labels=(0.0, 2.0)),
     run=_privatise,
+    outputs=transcript(_privatise, result=False),
     covers=("confide.training.LabelPrivatizer",),
     draws=10_000,
     quick=400,
@@ -211,11 +219,12 @@ estimator(
 estimator(
     "PrivateLabelClassifier",
     lambda seed: PrivateLabelClassifier(_trees(), 1, classes=list(_CLASSES), random_state=seed),
-    lambda fitted: fitted.predict(_TABLE.X),
+    lambda fitted: fitted.predict(_FREQUENT.X[:3]),  # each of these rows is a leaf: its private label
     0,
     "post-processing of randomised response with released counts",
-    base=_COUNTED,
+    base=_FREQUENT,
     ends=(0.0, 2.0),
+    outputs=None,
 )
 estimator(
     "WeightedLLPRegressor",
@@ -223,4 +232,5 @@ estimator(
     lambda fitted: fitted.predict(_TABLE.X[:3]),
     Fraction(1, 1000),
     "Gaussian noise on weighted sums of bags; confide.training.labels.llp",
+    single=True,
 )
