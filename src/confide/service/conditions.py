@@ -9,7 +9,9 @@ edge case                                 what happens
 ========================================  ==================================================================
 another process charges                   read at the next question; entries that were read are not again
 the store was restored from a copy        the entry read last is not in the chain: all of it is read anew
-an overrun, then a restart                named for ever; one row of the store
+an overrun, then a restart                named for ever, with the number of all and the day of the first
+many overruns                             written once a second; a killed process loses a second's count
+a store of a version that did not count   "1 answer" and its day, until the next
 the store fails as an overrun is written  named by this process; written at the next overrun
 ========================================  ==================================================================
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confide.errors import ConfideError
 from confide.ledger import chain
@@ -37,10 +39,17 @@ _ENTRIES = (
     "WHERE dataset_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
 _HASH = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
-_LATE = "SELECT 1 FROM confide_service_late WHERE dataset_id = ?"
+_LATE = "SELECT since FROM confide_service_late WHERE dataset_id = ?"
 _NOTE = (
     "INSERT INTO confide_service_late (dataset_id, since) VALUES (?, ?) ON CONFLICT (dataset_id) DO NOTHING"
 )
+_COUNT = (
+    "INSERT INTO confide_service_overrun (dataset_id, answers) VALUES (?, ?) ON CONFLICT (dataset_id) "
+    "DO UPDATE SET answers = confide_service_overrun.answers + excluded.answers"
+)
+_COUNTED = "SELECT answers FROM confide_service_overrun WHERE dataset_id = ?"
+#: Seconds between two notes of overruns in the store.
+BETWEEN = 1.0
 _START = Mark(0, chain.GENESIS)
 
 
@@ -94,53 +103,85 @@ class Conditions:
             self._names.update(dict.fromkeys(fields["guarantee"]["assumptions"]))
 
 
+class Late(NamedTuple):
+    """Answers that left after their time on the public schedule: how many, and the time of the first."""
+
+    answers: int
+    since: str
+
+
 class Lateness:
-    """Whether an answer of this ledger's services ever left after its time. Shared by threads."""
+    """How many answers of this ledger's services ever left after their time. Shared by threads."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._lock = threading.Lock()
+        self._saving = threading.Lock()  #: from a note in the store until it is not ours any more
         self._writer: threading.Thread | None = None
-        self._late = self._written = False
+        self._closing = threading.Event()
+        self._unwritten = 0
+        self._first = ""
 
     def note(self) -> None:
         """Note an overrun; returns at once, the store is told by a thread."""
         with self._lock:
-            self._late = True
-            busy = self._writer is not None and self._writer.is_alive()
-            if self._written or busy:
-                return
-            # No daemon: a process that ends waits for it.
-            self._writer = threading.Thread(target=self._write, name="confide-late")
-            self._writer.start()
+            self._first = self._first or chain.now()
+            self._unwritten += 1
+            if self._writer is None:
+                # No daemon: a process that ends waits for it.
+                self._writer = threading.Thread(target=self._write, name="confide-late")
+                self._writer.start()
 
     def _write(self) -> None:
+        while True:
+            with self._lock:
+                count = self._unwritten
+                if not count:
+                    self._writer = None
+                    return
+            with self._saving:
+                written = self._add(count)
+                with self._lock:
+                    self._unwritten -= count if written else 0
+                    self._writer = self._writer if written else None
+            if not written:
+                return
+            self._closing.wait(BETWEEN)  # overruns come in crowds, where the store is slow already
+
+    def _add(self, count: int) -> bool:
+        """Write `count` more; return whether that went well."""
         store, number = self._parts.store, self._parts.dataset.id
         try:
             with store.writing() as connection:
-                store.execute(connection, _NOTE, (number, chain.now()))
-            self._written = True
+                store.execute(connection, _NOTE, (number, self._first))
+                store.execute(connection, _COUNT, (number, count))
         except ConfideError:
             _log.warning("the store could not note an overrun of the schedule; it is noted at the next")
+            return False
+        return True
 
-    def ever(self) -> bool:
-        """Return whether one did, in this process or before.
+    def ever(self) -> Late | None:
+        """Return how many did, in this process or before; None where none did.
 
         Raises
         ------
         LedgerError
             If the store cannot be read.
         """
-        if not self._late:
-            store, number = self._parts.store, self._parts.dataset.id
-            with store.reading() as connection:
-                found = store.row(connection, _LATE, (number,)) is not None
-            self._late |= found
-            self._written |= found
-        return self._late
+        store, number = self._parts.store, self._parts.dataset.id
+        with self._saving, store.reading() as connection:
+            pending = self._unwritten
+            since = store.row(connection, _LATE, (number,))
+            counted = store.row(connection, _COUNTED, (number,))
+        answers = pending + (0 if counted is None else counted[0])
+        if since is None and not pending:
+            return None
+        # A store of a version that did not count knows only that there was one.
+        return Late(max(1, answers), self._first if since is None else since[0])
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Write what is noted, and wait for it."""
+        self._closing.set()
         writer = self._writer
         if writer is not None:
             writer.join()

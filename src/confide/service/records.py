@@ -152,12 +152,15 @@ class Promise:
         Of all answers to all analysts together.
     sentence : str
     assumptions : tuple of str
+    late : str
+        What is assumed of answers that left late, one of `assumptions`; empty where none did.
     """
 
     answer: Guarantee
     total: Guarantee
     sentence: str
     assumptions: tuple[str, ...]
+    late: str = ""
 
 
 class RequestReused(RefusedError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 
 from confide.errors import BudgetError, ConfideError
+from confide.ledger import chain
 from confide.ledger.budget import text
 from confide.service import metrics, schemas
 from confide.service.bodies import JSON, json_object
@@ -29,7 +30,7 @@ from confide.service.records import (
     UnknownKeys,
 )
 from confide.service.rows import Asked, RowReader, rows_of
-from confide.service.service import OVERRUN
+from confide.service.schedule import late
 from confide.service.visit import Visit, key_of, single, unknown_key
 
 if TYPE_CHECKING:
@@ -308,12 +309,12 @@ def amount(spending: Spending) -> dict[str, str]:
 def promised(front: Front) -> dict[str, Any]:
     """Return the guarantee as plain values."""
     promise, config, schedule = front.promise(), front.service.config, front.schedule
-    total = promise.total
-    late = OVERRUN in promise.assumptions or bool(front.counters.sums()[metrics.OVERRUNS])
+    total, counted = promise.total, front.counters.sums()[metrics.OVERRUNS]
     # An answer that was late stands in the place of the promise that answers are on time.
-    times = OVERRUN if late else schedule.assumption
+    times = promise.late or (late(counted, chain.now()) if counted else schedule.assumption)
+    also = "" if promise.late else f" It also assumes: {times}."
     return {
-        "sentence": promise.sentence,
+        "sentence": promise.sentence + also,
         "answer": str(promise.answer),
         "epsilon": text(total.epsilon),
         "delta": text(total.delta),

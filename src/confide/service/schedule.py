@@ -35,6 +35,24 @@ from confide.errors import ParameterError
 #: Of the guarantee, where a schedule is kept and where none is.
 KEPT = "answers leave on their public schedule (overruns are counted)"
 NONE = "the time of an answer is not observed"
+
+
+def late(answers: int, since: str) -> str:
+    """Return what the guarantee says of answers that left late: a fact, and what it assumes of it.
+
+    Parameters
+    ----------
+    answers : int
+    since : str
+        Time of the first of them; its day is told.
+    """
+    told = "1 answer" if answers == 1 else f"{answers} answers"
+    return (
+        f"{told} since {since[:10]} left late, past the public time: the guarantee assumes that their "
+        "lateness did not depend on the data, and says so for good"
+    )
+
+
 #: Overruns are told to the log once in so many seconds at most, with their number.
 QUIET_SECONDS = 10.0
 #: Seconds, and part of a step, by which a timer may wake late: the width of a point of the grid.

@@ -38,11 +38,9 @@ from confide.service.records import (
 )
 from confide.service.records import UNANSWERED as NOT_ANSWERED
 from confide.service.records import UNSTABLE as NOT_STABLE
+from confide.service.schedule import late
 from confide.service.tables import prepare
 from confide.service.terms import Terms
-
-#: Of the guarantee, once an answer left after its time on the public schedule.
-OVERRUN = "an answer left after its time on the public schedule; its lateness may depend on the data"
 
 
 class Service:
@@ -236,8 +234,9 @@ class Service:
         answer = self._terms.of_one()
         others = self._conditions.names()
         assumptions = tuple(dict.fromkeys((*answer.assumptions, *self.ledger.assumptions, *others)))
-        if self._lateness.ever():
-            assumptions += (OVERRUN,)
+        found = self._lateness.ever()
+        told = "" if found is None else late(*found)
+        assumptions += (told,) if told else ()
         total = Guarantee(
             budget.epsilon,
             budget.delta if not budget.nonprivate else 0,
@@ -252,7 +251,7 @@ class Service:
             f"All answers to all analysts together, and all else that the ledger of this table has paid for: "
             f"{total} Each new {what} costs {self._each()}."
         )
-        return Promise(answer, total, sentence, assumptions)
+        return Promise(answer, total, sentence, assumptions, told)
 
     def _each(self) -> str:
         budget, config = self._parts.dataset.budget, self.config

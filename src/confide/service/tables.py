@@ -8,7 +8,8 @@
 `confide_service_account` counts of requests and rows, for the owner
 `confide_service_moment`  the total after the last charge of each ten minutes, for the owner
 `confide_service_epoch`   where the open epoch of an analyst lies; its secret lies with the ledger's secrets
-`confide_service_late`    that an answer once left after its time on the public schedule
+`confide_service_late`    since when answers left after their time on the public schedule
+`confide_service_overrun` how many did
 ========================  ===============================================================================
 
 Rows are written in the transaction of the ledger's entry that pays for them. Nothing of them is in an export.
@@ -118,6 +119,13 @@ def tables() -> MetaData:
         Column("since", Text, nullable=False),
         sqlite_with_rowid=False,
     )
+    Table(
+        "confide_service_overrun",
+        metadata,
+        dataset(),
+        Column("answers", BigInteger, nullable=False),
+        sqlite_with_rowid=False,
+    )
     return metadata
 
 
@@ -128,5 +136,5 @@ def prepare(store: Store) -> None:
     with store.writing() as connection:
         if not store.sqlite:
             store.execute(connection, "SELECT pg_advisory_xact_lock(?)", (_ADVISORY_LOCK,))
-        if not inspect(connection).has_table("confide_service_late"):
+        if not inspect(connection).has_table("confide_service_overrun"):  # the newest
             tables().create_all(connection)
