@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import beta
 
 from confide.audit import Finding, Verdict, blackbox, claims
-from confide.audit.blackbox import Counts, attack, clopper_pearson, law_p_value, one_run_p_value
+from confide.audit.blackbox import Counts, Guesses, attack, clopper_pearson, law_p_value, one_run_bound
 from confide.audit.exact import certain
 from confide.audit.finding import judge
 from confide.mechanisms import seeded_stream
@@ -87,14 +87,43 @@ def test_draws_are_held_against_the_law():
     assert law_p_value(law, Counter({0.0: 4999, 1.0: 5000, 7.0: 1}), 10_000) == 0.0
 
 
+@pytest.mark.parametrize(("delta", "error"), [(0.0, 1e-2), (0.0, 1e-4), (0.01, 1e-2)])
+def test_a_bound_from_guesses_errs_as_seldom_as_it_says(delta, error):
+    """On the worst law that the claim allows: p = e^epsilon q + delta, both sides drawn by coins."""
+    rng, runs, q = np.random.default_rng(1), 2000, 0.1
+    p = math.e * q + delta
+    found = rng.multinomial(runs, [p / 2, q / 2, 1 - (p + q) / 2], size=3000)
+    above = [Guesses(int(r), int(w), runs).epsilon(delta, error) > 1 for r, w, _ in found]
+    assert np.mean(above) <= error + 4 * math.sqrt(error / 3000)
+
+
+def test_guesses_tell_more_than_two_separate_bounds():
+    assert Guesses(1000, 400, 20_000).epsilon(0.0, 1e-6) > Counts(1000, 400, 10_000).epsilon(0.0, 1e-6) > 0
+    assert Guesses(5, 0, 2000).epsilon(0.01, 1e-6) == 0.0  # delta excuses them
+    assert Guesses(1000, 400, 20_000).p_value(1.0, 0.0) > 0.4
+    assert Guesses(1400, 300, 20_000).p_value(1.0, 0.0) < 1e-6
+
+
 def test_guesses_of_one_run():
     chance = math.exp(1) / (1 + math.exp(1))
-    right = int(1000 * chance)
-    assert one_run_p_value(right, 1000, 1000, 1.0, 0.0) > 0.4
-    assert one_run_p_value(right + 80, 1000, 1000, 1.0, 0.0) < 1e-6
-    # delta excuses some of them, and a smaller delta fewer.
-    p = [one_run_p_value(right + 80, 1000, 1000, 1.0, delta) for delta in (0.0, 1e-5, 1e-2)]
-    assert p[0] < p[1] < p[2]
+    right = int(16_000 * chance)
+    assert one_run_bound(right, 16_000, 64, 2000, 0.0, 0.4) < 1.0
+    assert one_run_bound(right + 400, 16_000, 64, 2000, 0.0, 1e-6) > 1.0
+    bounds = [one_run_bound(right, 16_000, 64, 2000, delta, 1e-6) for delta in (0.0, 1e-4, 1e-3, 0.1)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[2] > 0.5
+    assert bounds[3] == 0.0
+
+
+def test_failures_of_whole_trainings_are_excused():
+    """A run that tells every label with probability 2 m delta, and nothing otherwise: (0, delta)-DP for all."""
+    rng, runs, canaries, delta, error = np.random.default_rng(2), 200, 16, 1e-3, 1e-2
+    bad = 0
+    for _ in range(400):
+        open_books = rng.binomial(runs, canaries * delta)
+        right = open_books * canaries + rng.binomial((runs - open_books) * canaries, 0.5)
+        bad += one_run_bound(int(right), runs * canaries, canaries, runs, delta, error) > 0
+    assert bad <= 400 * error + 4 * math.sqrt(400 * error)
 
 
 def test_one_run_convicts_a_model_that_tells_its_canaries():

@@ -136,7 +136,7 @@ _COUNTED = Rows(_TABLE.X, np.array([0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0]))
 
 
 #: Classes as frequent that their released counts are told from noise: all three stay in the channel.
-_FREQUENT = Rows(neighbours.table(240, 2).X, np.arange(240) % 3.0)
+_FREQUENT = Rows(neighbours.table(240, 2).X, (np.arange(240) % 3).astype(np.float64))
 
 
 def estimator(
