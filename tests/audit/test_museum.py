@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,3 +102,10 @@ def test_no_sibling_is_called_broken_in_twenty_runs():
         for piece in PIECES:
             findings += museum.attack(piece.sibling(), stream(piece, run + 2), seed=1000 * run).values()
     assert [f for f in judge(findings, 1e-3) if f.verdict is Verdict.BROKEN] == []
+
+
+def test_the_table_of_the_how_to_page_is_of_these_pieces():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "audit.md").read_text()
+    for piece in PIECES:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{piece.name}` |"))
+        assert all(layer in row for layer in piece.caught_by)

@@ -1,6 +1,8 @@
 """The gray box: what it must see, what it must leave alone, and that every claim and option holds under it."""
 
 import logging
+import re
+import time
 from dataclasses import replace
 from itertools import islice
 
@@ -237,3 +239,42 @@ def test_a_public_grid_gives_the_support_test_nothing():
     made = claim("test", 1, 0, "replace_one", PAIR, lambda value, stream: released(value, stream))
     found = sides.support(made, PAIR[0], 400, seeded_stream(0), error=1e-6)
     assert found.p_value > 1e-3
+
+
+def test_the_pace_of_neighbours_is_measured_and_not_judged():
+    def run(value, stream):
+        end = time.process_time() + 0.002 * (1 + value)
+        while time.process_time() < end:
+            pass
+        if value:
+            raise ParameterError("No.", "Yes.")
+        return released(0, stream)
+
+    made = claim("test", 1, 0, "replace_one", PAIR, run)
+    found = sides.pace(made, PAIR[0], 15)
+    assert (found.layer, found.verdict, found.tried) == ("run time", Verdict.HOLDS, 15)
+    low, high = re.search(r"[(]([0-9.]+) to ([0-9.]+)[)]", found.note).groups()
+    assert 1.2 < float(low) <= float(high)
+    assert sides.pace(made, PAIR[0], 100, limit=0.0).tried == 9
+
+
+def test_the_interval_of_a_median_misses_it_with_a_probability_below_its_level():
+    from scipy.stats import binom
+
+    for count in (9, 15, 101):
+        low, _, high = sides.median([float(i) for i in range(count)])
+        outside = binom.cdf(int(low), count, 0.5) + binom.sf(int(high), count, 0.5)
+        assert outside <= 0.004
+        assert count - 1 - high == low
+        wider = binom.cdf(int(low) + 1, count, 0.5)
+        assert wider > 0.002  # the next one in would be too narrow
+
+
+def test_last_bits_of_a_value_that_one_table_never_has():
+    rng = np.random.default_rng(0)
+    here, there = (rng.choice([0.0, -1.0], (4000, 1)) for _ in range(2))
+    there[rng.random(4000) < 0.05] = -3.0
+    counts = sides._tell(here, there, 0.0)
+    assert counts.alarms == 0
+    assert counts.hits > 5
+    assert counts.runs == 2000

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from confide.audit import Finding, Verdict, audit, claims
 from confide.audit import run as running
+from confide.audit.guarantees import layers
 from confide.audit.page import page
 from confide.audit.run import Audit, plan
 from confide.cli.app import app
@@ -22,7 +23,9 @@ COMMAND = CliRunner()
 
 def test_the_quick_audit_breaks_no_claim():
     found = audit(seed=0)
-    assert found.broken == ()
+    assert found.broken == (), [(f.claim, f.layer, f.note) for f in found.broken]
+    told = [attack.to_dict() for attack in found.findings]
+    assert all(len(layers(claim, told)) >= 2 for claim in claims())
     assert {row[0].name for row in found.summary()} == {claim.name for claim in claims()}
 
 
@@ -129,3 +132,32 @@ def test_the_page_has_a_bar_a_claim_and_nothing_from_outside():
     assert "prefers-color-scheme:dark" in text
     assert 'lang="en"' in text
     assert not re.search(r"(src|href)=|url\(|@import|<script", text)
+
+
+def _told(**more):
+    return (
+        Finding("prediction.votes", "exact", Verdict.HOLDS, 1.0, "a pair"),
+        Finding("prediction.votes", "poisoning", Verdict.HOLDS, tried=24, note="24 tables; closest call: 2"),
+        Finding("prediction.votes", "run time", Verdict.HOLDS, pair="a pair", tried=9,
+                note="CPU time 1.01 times as long on the neighbour (0.90 to 1.20); reported, not judged"),
+    )  # fmt: skip
+
+
+def test_the_page_tells_poisoning_and_run_times_apart():
+    text = page(Audit(_told(), False, 1.0))
+    assert text.count("closest call: 2") == 1
+    assert "(0.90 to 1.20)" in text
+    assert "<details><summary>" in text
+    assert "No attack broke a claim." in text
+    plain = page(Audit(_told()[:1], False, 1.0))
+    assert "Poisoning" not in plain
+    assert "Run time" not in plain
+
+
+def test_tables_have_captions_headers_and_words_beside_colour():
+    broken = Finding("labels.rounding", "exact", Verdict.BROKEN, 2.0, "ends")
+    text = page(Audit((*_told(), broken), False, 1.0))
+    assert text.count("<table>") == text.count("<caption>") == 4
+    assert text.count('scope="row"') == 2 + 1 + 1 + 2
+    assert text.count('class="broken">broken<') == 2
+    assert "labels.rounding: measured 2 of 1 claimed" in text

@@ -161,13 +161,9 @@ def _paced(audit: Audit) -> Safe | None:
         "these two tables apart."
     )
     heads = ("claim", "median of ratios, and its interval", "runs on each", "neighbours")
-    return join(
-        tag("h2", "Run time"),
-        tag("p", words),
-        tag(
-            "details", tag("summary", "Run time of each claim"), table("Run time", heads, rows, numbers=(2,))
-        ),
-    )
+    times = table("Run time of each claim", heads, rows, numbers=(2,))
+    folded = tag("details", tag("summary", "Show the run time of each claim"), times)
+    return join(tag("h2", "Run time"), tag("p", words), folded)
 
 
 def _verdict(verdict: Verdict) -> object:

@@ -1,0 +1,67 @@
+"""The audit's page in headless Chromium: it fits phones and desks, light and dark, and needs no colour."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from confide.audit import Finding, Verdict
+from confide.audit.page import page
+from confide.audit.run import Audit
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get install chromium"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("playwright") is None, reason="no Playwright: pip install playwright"
+    ),
+]
+FINDINGS = (
+    Finding("labels.rounding", "exact", Verdict.BROKEN, math.inf, "ends"),
+    Finding("prediction.erm.add_remove_one", "exact", Verdict.HOLDS, 0.7, "a row beyond the bounds"),
+    Finding("prediction.erm.add_remove_one", "poisoning", Verdict.HOLDS, tried=24, note="24 tables"),
+    Finding("labels.rounding", "run time", Verdict.HOLDS, tried=9, note="CPU time 1.01 (0.9 to 1.2)"),
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox"] if os.getuid() == 0 else []
+        )
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_fits_every_width_in_both_schemes(browser, scheme, width, tmp_path):
+    file = tmp_path / "audit.html"
+    file.write_text(page(Audit(FINDINGS, False, 1.0)), encoding="utf-8")
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    shown = context.new_page()
+    asked = []
+    shown.on("request", lambda request: asked.append(request.url))
+    shown.goto(file.as_uri())
+    assert asked == [file.as_uri()]
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    right = shown.evaluate("document.querySelector('.bars').getBoundingClientRect().right")
+    assert right <= width, "the bars are seen without scrolling"
+    shown.keyboard.press("Tab")
+    assert shown.evaluate("document.activeElement.getAttribute('role')") == "region"
+    assert shown.get_by_role("table").count() == 3  # the run times are folded
+    shown.get_by_text("Show the run time of each claim").click()
+    assert shown.get_by_role("table").count() == 4
+    assert shown.get_by_role("img", name="labels.rounding: measured infinite of 1 claimed").is_visible()
+    folder = Path(os.environ.get("CONFIDE_SCREENSHOTS", tmp_path))
+    shown.screenshot(path=folder / f"audit-{scheme}-{width}.png", full_page=True)
+    context.close()
