@@ -111,12 +111,30 @@ class FakeService:
         spent = {"<script>alert(1)</script>": Fraction(19, 2), **self.spent}
         lines = tuple(
             AccountLine(
-                name, words(10), words(value), 3, 1234, 7, 5, 2, "revoked" if name == "bob" else "active"
+                name,
+                words(10),
+                words(value),
+                3,
+                1234,
+                7,
+                5,
+                2,
+                "revoked" if name == "bob" else "active",
+                words(10 - value),
             )
             for name, value in spent.items()
         )
         total = AccountLine(
-            "visits", words(30, "1/1000000"), words(sum(self.spent.values())), 12, 4936, 28, 20, 8
+            "visits",
+            words(30, "1/1000000"),
+            words(sum(self.spent.values())),
+            12,
+            4936,
+            28,
+            20,
+            8,
+            "",
+            words(30 - sum(self.spent.values()), "1/1000000"),
         )
         start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         history = tuple((start + datetime.timedelta(hours=i), i / 40) for i in range(400))

@@ -44,16 +44,16 @@ def test_one_row_and_several(client):
     one = client.post("/v1/predict", json={"row": GOOD, "request_id": "a"}, headers=ALICE)
     assert one.status_code == 200
     assert one.json() == {
-        "request_id": "a", "answers": ["no"], "states": ["answered"], "cost": {"epsilon": "1/10", "delta": "0"},
-        "left": {"epsilon": "99/10", "delta": "0"}, "replayed": False, "notes": [],
+        "request_id": "a", "answers": ["no"], "states": ["answered"], "cost": {"epsilon": "1/10", "epsilon_decimal": "0.1", "delta": "0"},
+        "left": {"epsilon": "99/10", "epsilon_decimal": "9.9", "delta": "0"}, "replayed": False, "notes": [],
     }  # fmt: skip
     many = client.post("/v1/predict", json={"rows": [GOOD, {**GOOD, "age": 200}]}, headers=ALICE).json()
     assert many["answers"] == ["no", "yes"]
     assert many["notes"] == ["age: 1 cell beyond the declared bounds, clipped"]
     assert len(many["request_id"]) == 32
     assert client.get("/v1/budget", headers=ALICE).json() == {
-        "analyst": "alice", "limit": {"epsilon": "10", "delta": "0"}, "spent": {"epsilon": "3/10", "delta": "0"},
-        "left": {"epsilon": "97/10", "delta": "0"}, "answers": 3, "total_exhausted": False,
+        "analyst": "alice", "limit": {"epsilon": "10", "epsilon_decimal": "10", "delta": "0"}, "spent": {"epsilon": "3/10", "epsilon_decimal": "0.3", "delta": "0"},
+        "left": {"epsilon": "97/10", "epsilon_decimal": "9.7", "delta": "0"}, "answers": 3, "total_exhausted": False,
     }  # fmt: skip
 
 

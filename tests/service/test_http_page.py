@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from fractions import Fraction
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -278,13 +279,14 @@ def test_a_ledger_without_a_limit_is_drawn():
     import datetime
     import math
 
+    from confide.ledger import Spending
     from confide.service.page.render import live
     from confide.service.page.views import Account, Overview
 
-    endless = {"epsilon": math.inf, "delta": math.inf}
+    endless = Spending(math.inf, math.inf)
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    for spent in ({"epsilon": 3, "delta": 0}, endless):
-        text = live(Overview(Account("all", endless, spent), (), ((now, 3.0),)))
+    for spent in (Spending(Fraction(3), Fraction(0)), endless):
+        text = live(Overview(Account("all", endless, spent, endless), (), ((now, 3.0),)))
         assert "infinity" in text
         assert "0 % spent" in text
 

@@ -60,7 +60,7 @@ def test_exactly_once_over_http_and_over_a_restart(opened):
     service, client = opened()
     key = service.grant("ann", 1)
     first = ask(client, key, [20, 80], request_id="r").json()
-    assert first["cost"] == {"epsilon": "1/5", "delta": "0"}
+    assert first["cost"] == {"epsilon": "1/5", "epsilon_decimal": "0.2", "delta": "0"}
     _, other = opened()
     again = ask(other, key, [20, 80], request_id="r").json()
     assert again == {**first, "replayed": True}
@@ -77,8 +77,8 @@ def test_another_analyst_pays_alone_and_sees_its_own_account_alone(opened):
     for key, name in ((ann, "ann"), (bob, "bob")):
         account = client.get("/v1/budget", headers={"Authorization": f"Bearer {key}"}).json()
         assert account == {
-            "analyst": name, "limit": {"epsilon": "1", "delta": "0"}, "spent": {"epsilon": "1/10", "delta": "0"},
-            "left": {"epsilon": "9/10", "delta": "0"}, "answers": 9, "total_exhausted": False,
+            "analyst": name, "limit": {"epsilon": "1", "epsilon_decimal": "1", "delta": "0"}, "spent": {"epsilon": "1/10", "epsilon_decimal": "0.1", "delta": "0"},
+            "left": {"epsilon": "9/10", "epsilon_decimal": "0.9", "delta": "0"}, "answers": 9, "total_exhausted": False,
         }  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_a_store_out_of_reach_is_a_503_that_asks_to_come_again(opened, monkeypat
     monkeypatch.setattr(service, "_run", broken)
     response = ask(client, key, [20], request_id="r")
     assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
+    assert response.headers["retry-after"] == "5"
     assert "SECRET" not in response.text
     monkeypatch.undo()
     assert ask(client, key, [20], request_id="r").json()["replayed"] is False

@@ -93,6 +93,50 @@ def test_keys_for_machines_and_rotation_and_revocation(ledger):
     call("ledger", "rotate", "nobody", "--ledger", ledger, status=3)
 
 
+def test_after_a_revocation_a_key_is_given_only_where_that_is_said(ledger):
+    def grant(*more):
+        return call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", "1", *more)
+
+    def state():
+        said = call("ledger", "show", "--ledger", ledger).output
+        (line,) = (line for line in said.splitlines() if "ada" in line and "limit" in line)
+        return line.split("│")[-2].strip()
+
+    assert grant().stdout.startswith("confide_")
+    assert state() == "valid"
+    call("ledger", "revoke", "ada", "--ledger", ledger)
+    assert state() == "revoked"
+    again = grant()
+    assert again.stdout == ""
+    assert "Its key was revoked and no other is given; for one: --key." in again.stderr
+    assert state() == "revoked"
+    assert "--key" in call("ledger", "rotate", "ada", "--ledger", ledger, status=3).output
+    assert grant("--no-key").stdout == ""
+    assert grant("--key").stdout.startswith("confide_")
+    assert state() == "valid"
+    kept = grant("--key")
+    assert kept.stdout == ""
+    assert "The key that it has stays" in kept.stderr
+
+
+def test_a_limit_above_the_total_is_told(ledger):
+    for epsilon, told in (("5", False), ("5.01", True)):
+        said = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", epsilon).stderr
+        assert ("above the ledger's own total" in said) is told
+
+
+def test_a_limit_on_zcdp_is_told_as_what_was_kept(tmp_path):
+    handle = f"sqlite:///{tmp_path}/rho.db#visits"
+    create = ("--epsilon", "4", "--delta", "1e-5", "--accountant", "zcdp", "--adjacency", "replace_one")
+    call("ledger", "create", "--ledger", handle, *create)
+    asked = ("--epsilon", "1", "--delta", "1e-6")
+    said = " ".join(call("ledger", "grant", "ada", "--ledger", handle, *asked).stderr.split())
+    assert "what was kept is rho = 0.02435" in said
+    assert "the most that epsilon = 1 allows at delta = 1e-06" in said
+    assert "At the ledger's own delta = 1e-05 the same rho amounts to epsilon = 0.88" in said
+    assert "Warning" not in said
+
+
 def test_an_account_without_a_key(ledger):
     told = json.loads(
         call("ledger", "grant", "ada", "--no-key", "--ledger", ledger, "--epsilon", "1", "--json").stdout

@@ -372,6 +372,16 @@ def test_a_tabular_model_is_served(local, tabular):
     assert service.answer(ann, [{**GOOD, "age": 1000}], "s").cost.epsilon == 0  # the bound was asked before
 
 
+def test_an_account_above_the_total_promises_no_more_answers_than_the_total_could(local, rows):
+    service = local.open(epsilon=2).serve()
+    rich, poor = local.analyst(service, "rich", epsilon=100), local.analyst(service, "poor", epsilon=1)
+    assert service.budget(rich).answers == 20
+    assert service.budget(poor).answers == 10
+    service.answer(rich, rows.ten, "r")
+    assert service.budget(rich).answers == 20  # what others leave of the total is not said
+    assert service.budget(poor).answers == 10
+
+
 def test_the_guarantee(local, rows, monkeypatch):
     service = local.open().serve()
     promise = service.guarantee()

@@ -137,8 +137,10 @@ def test_an_amount_of_a_zcdp_ledger_has_its_rho_which_adds_up():
         Spending(Fraction(1, 10), Fraction(0)),
         Spending(Fraction(1), Fraction(1, 10**6), Fraction(1, 200)),
     )
-    assert routes.amount(basic) == {"epsilon": "1/10", "delta": "0"}
-    assert routes.amount(zcdp) == {"epsilon": "1", "delta": "1/1000000", "rho": "1/200"}
+    assert routes.amount(basic) == {"epsilon": "1/10", "epsilon_decimal": "0.1", "delta": "0"}
+    assert routes.amount(zcdp) == {
+        "epsilon": "1", "epsilon_decimal": "1", "delta": "1/1000000", "rho": "1/200", "rho_decimal": "0.005",
+    }  # fmt: skip
     for told in (basic, zcdp):
         assert Amount(**routes.amount(told)).model_dump(exclude_none=True) == routes.amount(told)
 

@@ -12,7 +12,7 @@ from confide.cli.shared import Counter, Json, LedgerUrl, reporting, warn_uncount
 from confide.ledger.names import plain
 
 if TYPE_CHECKING:
-    from confide.ledger import Ledger
+    from confide.ledger import Budget, Ledger, Spending
 
 _Name = Annotated[str, typer.Argument(help="The analyst.")]
 
@@ -23,9 +23,13 @@ def grant(
     epsilon: Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")],
     delta: Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")] = "0",
     key: Annotated[
-        bool,
-        typer.Option("--key/--no-key", help="Give a key to `confide serve` where the name has none."),
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--key/--no-key",
+            help="Give a key to `confide serve` where the name has none. \\[default: unless one was revoked]",
+            show_default=False,
+        ),
+    ] = None,
     counter: Counter = None,
     as_json: Json = False,
 ) -> None:
@@ -34,15 +38,43 @@ def grant(
         from confide.service import keys
 
         book = _open(ledger, counter)
-        wanted = key and not keys.holds(book, name)
+        held = keys.holds(book, name)
+        # A key that was revoked was meant to end: another one is given only where that is said.
+        wanted = key is not False and not held and (key is True or held is None)
         made = keys.grant(book, name, epsilon, delta) if wanted else None
         account = book.account(name) if wanted else book.grant(name, epsilon, delta)
         told = [f"{plain(name)}: limit {account.limit}; spent {account.spent}."]
         if account.limit.epsilon < account.spent.epsilon or account.limit.delta < account.spent.delta:
             told.append("Warning: more was spent than this limit: no new answer until it is raised.")
-        if made is None and key:
+        if _above(account.limit, book.budget):
+            told.append("Warning: this is above the ledger's own total, which refuses first.")
+        told += _of_zcdp(book, account.limit, epsilon, delta)
+        if held and key is not False:
             told.append("The key that it has stays; for another one: confide ledger rotate.")
+        if held is False and not wanted:
+            told.append("Its key was revoked and no other is given; for one: --key.")
         _tell(as_json, {**account.to_dict(), "key": made}, *told, key=made)
+
+
+def _above(limit: Spending, budget: Budget) -> bool:
+    """Return whether a limit is above that of the ledger, in what the ledger adds up."""
+    asked = budget.vector(limit.epsilon, limit.delta, limit.rho)
+    return any(part > most for part, most in zip(asked, budget.limit))
+
+
+def _of_zcdp(book: Ledger, limit: Spending, epsilon: str, delta: str) -> list[str]:
+    """Return why the limit is told in other numbers than were asked for, where it is."""
+    from confide.privacy import exact
+    from confide.privacy.exact import show
+
+    asked = exact(epsilon, "epsilon"), exact(delta, "delta")
+    if limit.rho is None or asked == (limit.epsilon, limit.delta):
+        return []
+    return [
+        f"The ledger adds up rho (accountant zcdp), so what was kept is rho = {show(limit.rho)}: the most "
+        f"that epsilon = {show(asked[0])} allows at delta = {show(asked[1])}. At the ledger's own delta = "
+        f"{show(limit.delta)} the same rho amounts to epsilon = {show(limit.epsilon)}."
+    ]
 
 
 def rotate(name: _Name, ledger: LedgerUrl, counter: Counter = None, as_json: Json = False) -> None:

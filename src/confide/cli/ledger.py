@@ -175,12 +175,15 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
     line(f"Terms: {terms}{f' ({unlimited})' if unlimited else ''}; created {state['created']}.")
 
     names = list(state["spent"])
-    balances = Table("account", "", *names, title="Budget")
+    held = _key_states(state["keys"])
+    balances = Table("account", "", *names, *(("key",) if held else ()), title="Budget")
     _account_rows(balances, "total", state["budget"], state["spent"], state["remaining"], names)
     for account in state["analysts"]:
+        name = account["analyst"]
         _account_rows(
-            balances, account["analyst"], account["limit"], account["spent"], account["remaining"], names
-        )
+            balances, name, account["limit"], account["spent"], account["remaining"], names,
+            held.get(name, "none") if held else "",
+        )  # fmt: skip
     console.print(balances)
 
     if state["charges"]:
@@ -250,6 +253,17 @@ def _charges(listed: list[dict[str, Any]], parts: tuple[str, ...], console: Cons
     return table
 
 
+def _key_states(held: list[dict[str, Any]]) -> dict[str, str]:
+    """Return by analyst whether a key is valid, or the last one was revoked."""
+    states: dict[str, str] = {}
+    for key in held:
+        if key["until"] is None:
+            states[key["analyst"]] = "valid"
+        else:
+            states.setdefault(key["analyst"], "revoked")
+    return states
+
+
 def _keys(held: list[dict[str, Any]]) -> Table:
     """Return the table of who held which key when, by the public parts of keys."""
     from rich.table import Table
@@ -278,9 +292,12 @@ def _account_rows(
     spent: dict[str, str],
     remaining: dict[str, str],
     names: list[str],
+    key: str = "",
 ) -> None:
     for title, amounts in (("limit", limit), ("spent", spent), ("left", remaining)):
-        table.add_row(_cell(name if title == "limit" else ""), title, *(_short(amounts[n]) for n in names))
+        first = title == "limit"
+        cells = (*(_short(amounts[n]) for n in names), *((key if first else "",) if key else ()))
+        table.add_row(_cell(name if first else ""), title, *cells)
     table.add_section()
 
 

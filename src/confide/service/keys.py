@@ -66,6 +66,7 @@ _INSERT = (
     "INSERT INTO confide_service_key (dataset_id, prefix, name, owner, digest, created) "
     "VALUES (?, ?, ?, ?, ?, ?)"
 )
+_EVER = "SELECT prefix FROM confide_service_key WHERE dataset_id = ? AND name = ?"
 _LIVE = (
     "SELECT prefix FROM confide_service_key "
     "WHERE dataset_id = ? AND name = ? AND revoked IS NULL ORDER BY prefix"
@@ -175,12 +176,15 @@ def revoke(ledger: Ledger, name: str) -> None:
     parts.run(Revoke(name_of(name, "analyst")))
 
 
-def holds(ledger: Ledger, name: str) -> bool:
-    """Return whether a name has a valid key."""
+def holds(ledger: Ledger, name: str) -> bool | None:
+    """Return whether a name has a valid key; None where it never had any."""
     parts = ledger.parts()
     prepare(parts.store)
+    place = (parts.dataset.id, one_spelling(name))
     with parts.store.reading() as connection:
-        return parts.store.row(connection, _LIVE, (parts.dataset.id, one_spelling(name))) is not None
+        if parts.store.row(connection, _LIVE, place) is not None:
+            return True
+        return None if parts.store.row(connection, _EVER, place) is None else False
 
 
 def _issue(ledger: Ledger, name: str, account: Grant | None, living: bool) -> str:
@@ -197,7 +201,9 @@ def _digest(key: str) -> bytes:
 
 
 def _no_key(name: str) -> RefusedError:
-    return RefusedError(f"There is no key of {name!r:.80}.", "Grant one: `confide ledger grant`.")
+    return RefusedError(
+        f"There is no key of {name!r:.80}.", "Grant one: `confide ledger grant NAME --epsilon ... --key`."
+    )
 
 
 class Keyring:

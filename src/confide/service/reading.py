@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from confide.ledger.budget import Quantity, left, unknown_analyst
+from confide.ledger.budget import Quantity, Vector, left, unknown_analyst
 from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
 from confide.ledger.session import read_vector
@@ -55,11 +55,11 @@ def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
     limit, spent = found
     rest = left(spent, limit)
     budget = dataset.budget
-    blocks = [_times(part, each) for part, each in zip(rest, terms.each) if each]
-    count = None
-    if blocks and None not in blocks:
-        count = min(whole for whole in blocks if whole is not None) * config.analyst_block
-        count += rests[0]
+    count = _whole(rest, terms.each, config.analyst_block, rests[0])
+    # However much the account holds: the limit of the total is public.
+    most = _whole(budget.limit, terms.needed, config.block)
+    if count is not None and most is not None:
+        count = min(count, most)
     exhausted = not terms.covered(total, rests[1])
     return BudgetView(
         name,
@@ -69,6 +69,14 @@ def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
         0 if exhausted else count,
         exhausted,
     )
+
+
+def _whole(rest: Vector, each: Vector, size: int, more: int = 0) -> int | None:
+    """Return for how many answers `rest` pays, in blocks of `size` at `each`, and `more`; None: no limit."""
+    times = [_times(part, one) for part, one in zip(rest, each) if one]
+    if not times or None in times:
+        return None
+    return min(whole for whole in times if whole is not None) * size + more
 
 
 def _times(rest: Quantity, each: Quantity) -> int | None:
@@ -97,12 +105,16 @@ def overview(parts: Parts, points: int) -> Overview:
     lines = tuple(
         replace(
             AccountLine(name, budget.spending(limit), budget.spending(used), *counts.get(name, nothing)),
+            left=budget.spending(left(used, limit)),
             state=keys.get(name, ""),
         )
         for name, (limit, used) in listed.items()
     )
     sums: Any = [sum(column) for column in zip(nothing, *counts.values(), strict=True)]
-    total = AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums)
+    total = replace(
+        AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums),
+        left=budget.spending(left(spent, budget.limit)),
+    )
     # A moment's total is that at its end; its beginning may lie before the ledger, its end has yet to come.
     now = datetime.now(UTC)
     history = tuple(

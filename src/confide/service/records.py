@@ -99,6 +99,8 @@ class AccountLine:
         Requests that the account, the total or a used request id refused.
     state : str
         Of the key: "active", "revoked" or empty.
+    left : Spending
+        As the ledger says it: under zCDP what is left of rho, and what that alone amounts to.
     """
 
     name: str
@@ -110,6 +112,7 @@ class AccountLine:
     drawn: int = 0
     refused: int = 0
     state: str = ""
+    left: Spending | None = None
 
 
 @dataclass(frozen=True)

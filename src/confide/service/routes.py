@@ -15,6 +15,7 @@ from confide.errors import BudgetError, ConfideError
 from confide.ledger import chain
 from confide.ledger.budget import text
 from confide.service import metrics, schemas
+from confide.service.amounts import amount
 from confide.service.bodies import JSON, json_object
 from confide.service.problems import FieldError, ProblemError, invalid, of_failure, pointer, unreadable
 from confide.service.quiet import note_failure
@@ -34,7 +35,6 @@ from confide.service.schedule import late
 from confide.service.visit import Visit, key_of, single, unknown_key
 
 if TYPE_CHECKING:
-    from confide.ledger import Spending
     from confide.service.app import Front
 
 _REQUEST_ID = re.compile(schemas.REQUEST_ID)
@@ -79,9 +79,9 @@ def add(app: FastAPI, front: Front) -> None:
         return _json(
             {
                 "analyst": view.name,
-                "limit": amount(view.limit),
+                "limit": amount(view.limit, rest=True),
                 "spent": amount(view.spent),
-                "left": amount(view.left),
+                "left": amount(view.left, rest=True),
                 "answers": view.answers,
                 "total_exhausted": view.total_exhausted,
             }
@@ -292,15 +292,10 @@ def told(answers: Answers, request_id: str, asked: Asked) -> dict[str, Any]:
         "answers": list(answers.values),
         "states": list(answers.states),
         "cost": amount(answers.cost),
-        "left": amount(answers.left),
+        "left": amount(answers.left, rest=True),
         "replayed": answers.replayed,
         "notes": list(asked.notes),
     }
-
-
-def amount(spending: Spending) -> dict[str, str]:
-    """Return an amount as exact text; under zCDP with its rho, since only rhos add up."""
-    return spending.to_dict()
 
 
 # ---- what holds ---------------------------------------------------------------------------------------

@@ -25,8 +25,12 @@ class Amount(_Closed):
     """An amount of privacy, exact: a whole number, or a fraction such as 1/10."""
 
     epsilon: str = Field(examples=["1/10"])
+    epsilon_decimal: str = Field(
+        examples=["0.1"], description="Six digits: what is left and limits rounded down, the rest up."
+    )
     delta: str = Field(examples=["0"])
     rho: str | None = Field(None, description="Of a zCDP ledger alone: what adds up there, exactly.")
+    rho_decimal: str | None = Field(None, description="The same, as epsilon_decimal.")
 
 
 class Answered(_Closed):

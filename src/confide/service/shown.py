@@ -46,17 +46,13 @@ def overview(held: Records) -> Overview:
     """Return the moving part of the page."""
     total = _line(held.total, "all analysts")
     # The line goes on to this moment, whenever the last charge was.
-    now = (datetime.now(UTC), float(total.spent["epsilon"]))
+    now = (datetime.now(UTC), float(total.spent.epsilon))
     history = (*held.history, now) if held.history else ()
     return Overview(total, tuple(map(_line, held.accounts)), history)
 
 
 def _line(line: AccountLine, name: str = "") -> Account:
+    assert line.left is not None
     return Account(
-        name or line.name,
-        {"epsilon": line.limit.epsilon, "delta": line.limit.delta},
-        {"epsilon": line.spent.epsilon, "delta": line.spent.delta},
-        line.answered,
-        line.refused,
-        line.state,
+        name or line.name, line.limit, line.spent, line.left, line.answered, line.refused, line.state
     )

@@ -107,6 +107,11 @@ class Terms:
         """What an account needs for something new: a block, or an epoch to its end."""
         return self.worst(1, 1) if self.config.stable else self.own(1).vector
 
+    @property
+    def needed(self) -> Vector:
+        """What the total needs for something new."""
+        return self.worst(1, 1)
+
     def price(self, blocks: int) -> Price:
         """Return what `blocks` blocks cost the total."""
         if blocks not in self._prices:

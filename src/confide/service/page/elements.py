@@ -15,12 +15,12 @@ def void(name: str, /, **attributes: object) -> Safe:
     return Safe(tag(name, **attributes).removesuffix(f"</{name}>"))
 
 
-def words(value: Quantity) -> str:
+def words(value: Quantity | None) -> str:
     """Return an amount for people."""
-    return show(value)
+    return "-" if value is None else show(value)
 
 
-def share(spent: Quantity, limit: Quantity) -> float:
+def share(spent: Quantity | int, limit: Quantity) -> float:
     """Return which part of a limit is spent, 0 to 1."""
     if limit == math.inf:
         return 0.0
@@ -28,11 +28,14 @@ def share(spent: Quantity, limit: Quantity) -> float:
 
 
 def meter(account: Account) -> Safe:
-    """Return how much epsilon of an account is spent, as a meter that says the same in words."""
-    part = share(account.spent["epsilon"], account.limit["epsilon"])
+    """Return how much of an account is spent, of epsilon or of rho where that adds up: a meter and words."""
+    unit, spent, limit = "epsilon", account.spent.epsilon, account.limit.epsilon
+    if account.limit.rho is not None:
+        unit, spent, limit = "rho", account.spent.rho or 0, account.limit.rho
+    part = share(spent, limit)
     text = f"{100 * part:.0f} % spent"
     bar = tag(
         "meter", text, min=0, max=1, high="0.9", low="0.75", optimum=0, value=f"{part:.4f}",
-        aria_label=f"epsilon of {account.name}: {text}",
+        aria_label=f"{unit} of {account.name}: {text}",
     )  # fmt: skip
     return join(bar, " ", tag("span", text, class_="share"))

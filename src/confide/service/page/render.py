@@ -15,6 +15,10 @@ from confide.service.page.views import Account, Outcome, Overview, Standing
 if TYPE_CHECKING:
     from confide.schema.column import Column
 
+_RHO = (
+    "This ledger adds up rho (zCDP). Each epsilon is what the rho beside it amounts to by itself at the "
+    "ledger's delta: epsilons do not add up, and what is left is more than limit less spent."
+)
 _SIDEWAYS = "On a narrow screen the table scrolls sideways."
 
 
@@ -90,7 +94,7 @@ def _nav() -> Safe:
     return tag("nav", tag("ul", *links), aria_label="Contents")
 
 
-def _section(anchor: str, heading: str, *body: Safe) -> Safe:
+def _section(anchor: str, heading: str, *body: Safe | None) -> Safe:
     return tag("section", tag("h2", heading, id=anchor), *body, aria_labelledby=anchor)
 
 
@@ -105,49 +109,54 @@ def _guarantee(standing: Standing) -> list[Safe]:
 
 def live(overview: Overview) -> Safe:
     """Return the moving part: tiles, budget by analyst, and the picture over time."""
-    total = overview.total
+    total, rho = overview.total, _of_rho(overview)
     tiles = (
         ("rows answered", f"{total.answered:,}"),
         ("requests refused", f"{total.refused:,}"),
-        ("epsilon spent", words(total.spent["epsilon"])),
-        ("epsilon left", words(total.left("epsilon"))),
+        *((("rho spent", words(total.spent.rho)), ("rho left", words(total.left.rho))) if rho else ()),
+        ("epsilon spent", words(total.spent.epsilon)),
+        ("epsilon left", words(total.left.epsilon)),
     )
     listed = [tag("div", tag("dt", term), tag("dd", told)) for term, told in tiles]
-    picture = chart(overview.history, float(total.limit["epsilon"]))
+    picture = chart(overview.history, float(total.limit.epsilon))
+    note = tag("p", _RHO, class_="hint") if rho else None
     return join(
         tag("dl", *listed, class_="tiles"),
-        _section("budget", "Budget", tag("p", _SIDEWAYS, class_="hint sideways"), _accounts(overview)),
+        _section("budget", "Budget", tag("p", _SIDEWAYS, class_="hint sideways"), note, _accounts(overview)),
         _section("time", "Over time", picture),
     )
 
 
+def _of_rho(overview: Overview) -> bool:
+    return overview.total.limit.rho is not None
+
+
 def _accounts(overview: Overview) -> Safe:
-    rows = [_line(tag("strong", "all together"), overview.total)]
-    rows += [_line(name(account.name), account) for account in overview.accounts]
+    rho = _of_rho(overview)
+    rows = [_line(tag("strong", "all together"), overview.total, rho)]
+    rows += [_line(name(account.name), account, rho) for account in overview.accounts]
     head = (
         "analyst",
-        "epsilon",
-        "spent",
-        "limit",
-        "left",
-        "delta spent",
-        "delta limit",
+        "rho" if rho else "epsilon",
+        *(("rho spent", "rho limit", "rho left") if rho else ()),
+        *(("epsilon spent", "epsilon limit", "epsilon left") if rho else ("spent", "limit", "left")),
+        *(("delta",) if rho else ("delta spent", "delta limit")),
         "rows",
         "refused",
         "key",
     )
-    return table("Budget by analyst", head, rows, numbers=(2, 3, 4, 5, 6, 7, 8))
+    return table("Budget by analyst", head, rows, numbers=tuple(range(2, len(head) - 1)))
 
 
-def _line(title: Safe, account: Account) -> tuple[object, ...]:
+def _line(title: Safe, account: Account, rho: bool) -> tuple[object, ...]:
+    amounts = (account.spent, account.limit, account.left)
     return (
         title,
         meter(account),
-        words(account.spent["epsilon"]),
-        words(account.limit["epsilon"]),
-        words(account.left("epsilon")),
-        words(account.spent["delta"]),
-        words(account.limit["delta"]),
+        *((words(amount.rho) for amount in amounts) if rho else ()),
+        *(words(amount.epsilon) for amount in amounts),
+        *(() if rho else (words(account.spent.delta),)),
+        words(account.limit.delta),
         f"{account.answered:,}",
         f"{account.refused:,}",
         account.state or "-",

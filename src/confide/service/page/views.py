@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from confide.ledger.budget import Quantity
+from confide.ledger import Spending
 from confide.service.problems import FieldError
 
 
@@ -17,8 +16,8 @@ class Account:
     Attributes
     ----------
     name : str
-    limit, spent : dict
-        ``epsilon`` and ``delta``, exact.
+    limit, spent, left : Spending
+        As the ledger says them: under zCDP, epsilons of limit, spent and left do not add up.
     answered, refused : int
         Rows, and requests.
     state : str
@@ -26,16 +25,12 @@ class Account:
     """
 
     name: str
-    limit: dict[str, Quantity]
-    spent: dict[str, Quantity]
+    limit: Spending
+    spent: Spending
+    left: Spending
     answered: int = 0
     refused: int = 0
     state: str = ""
-
-    def left(self, part: str) -> Quantity:
-        """Return what is left of ``epsilon`` or ``delta``."""
-        limit = self.limit[part]
-        return limit if limit == math.inf else max(limit - self.spent[part], 0)
 
 
 @dataclass(frozen=True)
