@@ -20,6 +20,7 @@ _ERROR = 1e-9
 _CLASSES = ("hinge", "logistic")
 _BASE = neighbours.table(12, 5)
 _SIGNS = neighbours.table(12, 5, classes=True)
+_TIME = "The running time of a draw depends on the data and is outside the guarantee."
 #: Wide gaps: the condition of `mistakes` holds on it and on all its neighbours.
 _CLEAR = Rows(np.repeat(np.eye(5), 40, axis=0), np.repeat([1.0, 0.6, 0.0, 0.0, 0.0], 40))
 
@@ -60,7 +61,7 @@ def selection(
         search=None if mechanism == "mistakes" else climb,
         covers=("confide.selection.draw", "confide.selection.law", f"selection.mechanism:{mechanism}",
                 f"selection.loss:{loss}", f"event:{mechanism}"),
-        note="The running time of a draw depends on the data and is outside the guarantee.",
+        note=_TIME,
         draws=40_000, quick=2_000, fuzzed=mechanism != "mistakes",
     )  # fmt: skip
 
@@ -127,6 +128,7 @@ promise(
     lambda: neighbours.pairs(_BASE, "replace_one"), run=_select,
     law=lambda rows: _law(law(problem(imputed(rows)), "exponential", 1, "replace_one")),
     covers=("confide.selection.SubsetSelector", "confide.selection.select"), draws=20_000, quick=200,
+    note=_TIME,
 )  # fmt: skip
 
 
