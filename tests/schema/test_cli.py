@@ -66,6 +66,11 @@ def test_init_copies_no_value(file: Path) -> None:
     assert ("categories = [false, true]" in text) is typed
 
 
+def test_the_head_of_a_schema_names_its_check_ready_to_be_pasted(file: Path) -> None:
+    assert runner.invoke(app, ["init", str(file), "--non-interactive"]).exit_code == 0
+    assert "confide schema check 'visits data.toml'" in file.with_suffix(".toml").read_text()
+
+
 def test_init_does_not_overwrite(file: Path) -> None:
     target = file.with_suffix(".toml")
     target.write_text("precious")

@@ -13,6 +13,7 @@ from confide.schema import Column, Schema
 from confide.service.app import create_app
 from confide.service.config import ServiceConfig
 from confide.service.records import (
+    METRICS,
     OWNER,
     AccountLine,
     Analyst,
@@ -38,7 +39,7 @@ SCHEMA = Schema(
     declared_by="the hospital",
 )
 GOOD = {"age": 40, "dose": 5.5, "ward": "north", "smoker": None, "grade": "2"}
-KEYS = {"alice-key": "alice", "bob-key": "bob", "owner-key": OWNER}
+KEYS = {"alice-key": "alice", "bob-key": "bob", "owner-key": OWNER, "monitor-key": METRICS}
 
 
 class FakeService:
@@ -54,7 +55,7 @@ class FakeService:
 
     def analyst_of(self, key):
         name = KEYS.get(key)
-        return None if name is None else Analyst(name, name, name == OWNER)
+        return None if name is None else Analyst(name, name, name == OWNER, name == METRICS)
 
     def admit(self, analyst):
         self.admitted.append(analyst.name)
@@ -101,6 +102,9 @@ class FakeService:
         if self.raised is not None:
             raise self.raised
 
+    def amounts(self):
+        return {"total_epsilon_spent": 1.5, "total_epsilon_left": 28.5}
+
     def overran(self):
         self.overruns += 1
 
@@ -109,6 +113,7 @@ class FakeService:
             return Spending(Fraction(epsilon), Fraction(delta))
 
         spent = {"<script>alert(1)</script>": Fraction(19, 2), **self.spent}
+        del spent[METRICS]
         lines = tuple(
             AccountLine(
                 name,

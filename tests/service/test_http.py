@@ -218,6 +218,23 @@ def test_metrics_show_constants_to_all_and_counters_to_the_owner_alone(client):
             float(line.rsplit(" ", 1)[1])
 
 
+def test_the_monitors_key_reads_the_counters_and_nothing_else(client, service):
+    monitor = {"Authorization": "Bearer monitor-key"}
+    told = client.get("/metrics", headers=monitor)
+    assert told.status_code == 200
+    assert told.text == client.get("/metrics", headers=OWNER).text.replace(
+        'route="metrics",status="2xx"} 1', 'route="metrics",status="2xx"} 0'
+    )
+    for line in ("confide_total_epsilon_spent 1.5", "confide_total_epsilon_left 28.5"):
+        assert line in told.text.splitlines()
+        assert line not in client.get("/metrics").text
+    problem(client.get("/v1/budget", headers=monitor), 401, "key")
+    problem(client.post("/v1/predict", json={"row": GOOD}, headers=monitor), 401, "key")
+    for path in ("/", "/live"):
+        assert client.get(path, auth=("x", "monitor-key")).status_code == 401
+    assert not service[0].done
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/nope", 404), ("GET", "/v1/predict", 405), ("PUT", "/v1/budget", 405), ("GET", "/docs", 404),

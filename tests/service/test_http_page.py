@@ -126,12 +126,14 @@ def test_it_is_built_for_screen_readers_and_keyboards(served):
 def test_it_loads_and_runs_nothing_that_its_policy_would_refuse(served):
     _, client = served
     page = Page(client.get("/", auth=OWNER).text)
-    assert [item["src"] for item in page.all("script")] == ["/page.js"]
+    assert [item["src"] for item in page.all("script")] == ["page.js"]
     assert not page.all("style", "iframe", "object", "img", "base")
     for _, item, _ in page.elements:
         assert not any(name.startswith("on") or name == "style" for name in item)
         for name in ("href", "src", "action"):
-            assert re.match(r"/|#|data:,$", item.get(name, "/"))
+            # Relative: a gateway may give the page a path of its own.
+            assert re.match(r"page\.(css|js)$|(\./)?#|data:,$", item.get(name, "#"))
+    assert 'fetch("live"' in client.get("/page.js").text
     for path, kind in (("/page.css", "text/css"), ("/page.js", "text/javascript")):
         response = client.get(path)
         assert response.headers["content-type"].startswith(kind)
@@ -234,6 +236,13 @@ def test_forms_of_other_sites_are_refused(served):
     assert not service.spent["owner"]
     for headers in (
         {"Origin": "http://testserver"},
+        # Behind a gateway that ends TLS and keeps the host, with browsers that say where a form is from, and not.
+        {"Origin": "https://answers.example", "Host": "answers.example"},
+        {
+            "Origin": "https://answers.example:8443",
+            "Host": "answers.example:8443",
+            "Sec-Fetch-Site": "same-origin",
+        },
         {"Origin": "https://gateway.example", "Sec-Fetch-Site": "same-origin"},  # the browser saw the gateway
         {},
     ):
@@ -273,6 +282,33 @@ def test_a_history_of_one_moment_and_of_none_are_drawn():
     assert len(kept) <= MOST_POINTS
     assert (kept[0], kept[-1]) == (long[0], long[-1])
     assert kept == sorted(kept)
+
+
+def test_ten_minutes_are_a_slope_and_the_axis_begins_with_them(monkeypatch):
+    import datetime
+
+    from confide.ledger import Budget
+    from confide.service import reading
+    from confide.service.page.chart import chart
+
+    def at(minute):
+        return datetime.datetime(2026, 1, 1, 0, minute, tzinfo=datetime.UTC)
+
+    budget, first = Budget.of(3, adjacency="replace_one"), int(at(10).timestamp()) // 600
+    moments = [(first, "1/2 0"), (first + 1, "1 0"), (first + 3, "3/2 0")]
+    history = reading._history(moments, 500, at(0), budget)
+    assert history == (
+        (at(10), 0.0), (at(20), 0.5), (at(30), 1.0), (at(40), 1.0), (at(50), 1.5),
+    )  # fmt: skip
+    assert reading._history(moments, 2, at(0), budget) == history[1:]  # the axis begins later
+    assert reading._history(moments[:1], 500, at(13), budget) == ((at(13), 0.0), (at(20), 0.5))
+    assert reading._history([], 500, at(0), budget) == ()
+    drawn = chart(history, 3)
+    (line,) = re.findall(r'<path d="([^"]+)"', drawn)
+    places = [tuple(map(float, part.split())) for part in re.findall(r"[ML]([\d.]+ [\d.]+)", line)]
+    assert len({x for x, _ in places}) == len(places) == 5
+    for words in ("2026-01-01 00:50 UTC", "steps of ten minutes", "times are UTC", "rises from 0 to 1.5"):
+        assert words in drawn
 
 
 def test_a_ledger_without_a_limit_is_drawn():

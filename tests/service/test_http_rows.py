@@ -250,3 +250,33 @@ def test_the_reader_hands_on_what_the_library_reads_alike():
         for _ in range(200)
     ]
     np.testing.assert_array_equal(encoded(rows, SCHEMA), encoded(reader.read(rows).rows, SCHEMA))
+
+
+def test_headers_of_a_body_twice_and_a_compressed_body_are_refused(served):
+    client = served[1]
+    import gzip
+
+    body = json.dumps({"row": GOOD}).encode()
+    twice = [*HEADERS.items(), ("Content-Type", "application/json")]
+    response = client.post("/v1/predict", content=body, headers=twice)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["field"] == "Content-Type"
+    for encoding in ("gzip", "br", "gzip, identity"):
+        headers = {**HEADERS, "Content-Encoding": encoding}
+        response = client.post("/v1/predict", content=gzip.compress(body), headers=headers)
+        assert response.status_code == 415
+        assert "without the header Content-Encoding" in response.json()["detail"]
+    headers = {**HEADERS, "Content-Encoding": "identity"}
+    assert client.post("/v1/predict", content=body, headers=headers).status_code == 200
+
+
+def test_a_list_of_errors_says_that_it_is_not_all(served):
+    client = served[1]
+    for count, told in ((3, False), (100, True)):
+        rows = [{**GOOD, "age": "old"}] * count
+        response = client.post("/v1/predict", json={"rows": rows}, headers=HEADERS)
+        assert response.status_code == 422
+        assert response.text.endswith("}\n")
+        assert ("The first 20 are listed" in response.json()["detail"]) is told
+        assert len(response.json()["errors"]) == min(count, 20)
+    assert client.post("/v1/predict", json={"row": GOOD}, headers=HEADERS).text.endswith("}\n")

@@ -119,6 +119,25 @@ def test_after_a_revocation_a_key_is_given_only_where_that_is_said(ledger):
     assert "The key that it has stays" in kept.stderr
 
 
+def test_the_monitor_has_a_key_and_no_account(ledger):
+    from confide.ledger import Ledger
+    from confide.service.keys import Keyring
+
+    call("ledger", "grant", "metrics", "--ledger", ledger, "--epsilon", "1", status=2)
+    key = call("ledger", "grant", "metrics", "--ledger", ledger, "--epsilon", "0").stdout.strip()
+    ring = Keyring(Ledger.from_handle(ledger).parts())
+    found = ring.analyst_of(key)
+    assert (found.name, found.owner, found.monitor) == ("metrics", False, True)
+    assert Ledger.from_handle(ledger).show()["analysts"] == []
+    other = call("ledger", "rotate", "metrics", "--ledger", ledger).stdout.strip()
+    assert ring.analyst_of(key) is None
+    assert ring.analyst_of(other).monitor
+    call("ledger", "revoke", "metrics", "--ledger", ledger)
+    assert ring.analyst_of(other) is None
+    assert call("ledger", "grant", "metrics", "--ledger", ledger, "--epsilon", "0").stdout == ""
+    assert Ledger.from_handle(ledger).verify()
+
+
 def test_a_limit_above_the_total_is_told(ledger):
     for epsilon, told in (("5", False), ("5.01", True)):
         said = call("ledger", "grant", "ada", "--ledger", ledger, "--epsilon", epsilon).stderr

@@ -372,6 +372,19 @@ def test_a_tabular_model_is_served(local, tabular):
     assert service.answer(ann, [{**GOOD, "age": 1000}], "s").cost.epsilon == 0  # the bound was asked before
 
 
+def test_the_sentence_names_the_block_and_its_price(local):
+    assert "block" not in local.open().serve().guarantee().sentence
+    service = local.serve(block=20, slack="1e-6")
+    price = local.ledger.budget.spending(service._terms.price(1).vector)
+    assert f"The total pays {price} for each block of 20 answers" in service.guarantee().sentence
+
+
+def test_an_epoch_is_called_one_in_the_ledger(local):
+    service = local.open(epsilon=100).epochs()
+    service.answer(local.analyst(service, epsilon=50), local.stable[:1], "r")
+    assert [charge["label"] for charge in local.ledger.show()["charges"]] == ["1 epoch"]
+
+
 def test_an_account_above_the_total_promises_no_more_answers_than_the_total_could(local, rows):
     service = local.open(epsilon=2).serve()
     rich, poor = local.analyst(service, "rich", epsilon=100), local.analyst(service, "poor", epsilon=1)
@@ -421,9 +434,10 @@ def test_a_column_that_takes_no_gap(tabular):
 
 
 def test_the_history_begins_after_the_ledger_and_never_in_the_future(local, rows):
-    begun = datetime.now(UTC)
+    begun = datetime.now(UTC).replace(microsecond=0)
     service = local.open().serve()
     service.answer(local.analyst(service), rows.ten, "r")
+    assert service.overview().history[0][1] == 0
     times = [time for time, _ in service.overview().history]
     assert times
     assert all(begun <= time <= datetime.now(UTC) for time in times)

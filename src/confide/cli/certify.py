@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -130,7 +131,9 @@ def certify(
         typer.echo(
             f"Labels outside the declared classes count as {facts['classes'][0]!r}: nothing tells of them."
         )
-        typer.echo(f"Answers: confide predict {out} ROWS --epsilon 0.3 --ledger URL")
+        typer.echo(
+            f"Answers: confide predict {shlex.quote(str(out))} ROWS --epsilon {answer_epsilon:g} --ledger URL"
+        )
 
 
 def _run(

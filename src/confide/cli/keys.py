@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.shared import Counter, Json, LedgerUrl, reporting, warn_uncounted
-from confide.ledger.names import plain
+from confide.errors import ParameterError
+from confide.ledger.names import one_spelling, plain
 
 if TYPE_CHECKING:
     from confide.ledger import Budget, Ledger, Spending
@@ -18,7 +19,10 @@ _Name = Annotated[str, typer.Argument(help="The analyst.")]
 
 
 def grant(
-    name: Annotated[str, typer.Argument(help="The analyst; 'owner' for the owner's page.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="The analyst; 'owner' for the owner's page, 'metrics' for a key to /metrics."),
+    ],
     ledger: LedgerUrl,
     epsilon: Annotated[str, typer.Option(help="Total epsilon, kept exactly (0.1 is 1/10).")],
     delta: Annotated[str, typer.Option(help="Total delta, e.g. 1e-6.")] = "0",
@@ -36,9 +40,13 @@ def grant(
     """Give an analyst an account within the total, and a key, shown this once; or change its limits."""
     with reporting(as_json):
         from confide.service import keys
+        from confide.service.records import METRICS
 
         book = _open(ledger, counter)
         held = keys.holds(book, name)
+        if one_spelling(name) == METRICS:
+            _grant_monitor(book, epsilon, delta, key, held, as_json)
+            return
         # A key that was revoked was meant to end: another one is given only where that is said.
         wanted = key is not False and not held and (key is True or held is None)
         made = keys.grant(book, name, epsilon, delta) if wanted else None
@@ -54,6 +62,25 @@ def grant(
         if held is False and not wanted:
             told.append("Its key was revoked and no other is given; for one: --key.")
         _tell(as_json, {**account.to_dict(), "key": made}, *told, key=made)
+
+
+def _grant_monitor(
+    book: Ledger, epsilon: str, delta: str, key: bool | None, held: bool | None, as_json: bool
+) -> None:
+    """Give the monitor its key: it has no account, so its epsilon is 0."""
+    from confide.privacy import exact
+    from confide.service import keys
+    from confide.service.records import METRICS
+
+    if exact(epsilon, "epsilon") or exact(delta, "delta"):
+        raise ParameterError(
+            f"The name {METRICS!r} is that of the monitor, which has no account.",
+            "Pass epsilon=0 for its key, or name the analyst otherwise.",
+        )
+    wanted = key is not False and not held and (key is True or held is None)
+    made = keys.metrics_key(book) if wanted else None
+    told = "metrics: no account; its key reads /metrics and nothing else."
+    _tell(as_json, {"analyst": METRICS, "key": made}, told, key=made)
 
 
 def _above(limit: Spending, budget: Budget) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import time
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
@@ -118,7 +120,7 @@ def serve(
                 "(any name; the password is the key of `confide ledger grant owner`).",
                 err=True,
             )
-            status = run(Settings(**{**vars(settings), "counts": counts}), taken, workers)
+            status = run(replace(settings, counts=counts, started=time.time()), taken, workers)
             if status:
                 typer.echo("The service did not start; the lines above say why.", err=True)
                 raise typer.Exit(status)

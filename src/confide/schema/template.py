@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,7 +156,7 @@ def template(columns: list[Draft], *, table: str, file: str = "schema.toml", dec
     """
     from confide.schema.model import toml_key, toml_text
 
-    lines = [_HEAD.format(name=file)]
+    lines = [_HEAD.format(name=shlex.quote(file))]
     lines += ["[table]", f"name = {toml_text(table)}"]
     lines += [f"declared_by = {toml_text(declared_by)}  # who answers for the roles and bounds below"]
     ids = [draft for draft in columns if draft.values.get("role") == "id"]

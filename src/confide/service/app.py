@@ -8,7 +8,7 @@ GET /v1/budget        an analyst's                    its own account
 GET /v1/guarantee     none                            what holds for everybody in the table
 GET /health           none                            that the worker runs
 GET /ready            none                            that the store can be reached
-GET /metrics          none; the owner's for counters  constants, or counters of traffic
+GET /metrics          none; owner's, monitor's         constants, or counters and the total
 GET /openapi.json     none                            the document of all this
 GET /, POST /         the owner's, as HTTP Basic      the page, and its form
 ====================  ==============================  ============================================
@@ -67,9 +67,11 @@ class Front:
     service : Service
     counts : path, optional
         Folder of the counters, shared by the workers.
+    started : float, optional
+        When the service started, on the clock of the wall; default: now.
     """
 
-    def __init__(self, service: Service, counts: str | None = None) -> None:
+    def __init__(self, service: Service, counts: str | None = None, started: float | None = None) -> None:
         from anyio import CapacityLimiter
 
         if service.model.schema is None:
@@ -85,7 +87,7 @@ class Front:
             service.config.row_ms / 1000,
             self._late,
         )
-        self.started = time.time()
+        self.started = time.time() if started is None else started
         self.limiter = CapacityLimiter(THREADS)
         self._promise: tuple[float, Promise] | None = None
         self._promising = threading.Lock()
@@ -138,7 +140,7 @@ class Front:
         return await run_sync(partial(work, *arguments), limiter=self.limiter)
 
 
-def create_app(service: Service, *, counts: str | None = None) -> FastAPI:
+def create_app(service: Service, *, counts: str | None = None, started: float | None = None) -> FastAPI:
     """Return the ASGI application of a service.
 
     Parameters
@@ -146,6 +148,8 @@ def create_app(service: Service, *, counts: str | None = None) -> FastAPI:
     service : Service
     counts : path, optional
         Folder that the workers of one service share for their counters.
+    started : float, optional
+        When the service started, the same for all workers; default: now.
 
     Raises
     ------
@@ -154,7 +158,7 @@ def create_app(service: Service, *, counts: str | None = None) -> FastAPI:
     """
     from importlib.metadata import version
 
-    front = Front(service, counts)
+    front = Front(service, counts, started)
     app = FastAPI(
         title=f"Private answers about {service.model.schema.name}",
         version=version("confide"),

@@ -4,7 +4,8 @@
 body                                        outcome
 ==========================================  ==========================================
 longer than the public limit                413, before it is read to its end
-another content type                        415
+another content type, or compressed         415
+the header of either twice                  400
 not UTF-8, no JSON, empty, no object        400
 NaN, Infinity                               400: no JSON
 a number past double range                  read as infinite, which no field takes: 422, the field named
@@ -51,6 +52,16 @@ async def read(request: Request, media_type: str, limit: int) -> bytes:
     ------
     ProblemError
     """
+    for name in ("content-type", "content-encoding"):
+        if len(request.headers.getlist(name)) > 1:
+            raise unreadable(f"The header {name.title()} stands twice.", name.title())
+    if request.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+        raise ProblemError(
+            415,
+            "media-type",
+            "The body is compressed.",
+            "Send it as it is, without the header Content-Encoding.",
+        )
     kind, _, options = request.headers.get("content-type", "").partition(";")
     charset = options.strip().lower().replace('"', "").replace(" ", "")
     if kind.strip().lower() != media_type or charset not in ("", "charset=utf-8"):

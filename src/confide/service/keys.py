@@ -20,6 +20,7 @@ the bucket is empty                     the valid keys are listed, once a second
                                         is looked up, any other is `UnknownKeys` until the next list
 an analyst's key while others guess     found already, or listed: never refused for their sake; granted since
                                         the last list: within its second
+the monitor's key                       the counters of /metrics; everywhere else as a key that nobody has
 a revoked key, again and again          as one that nobody has: it was forgotten when a look-up failed
 the store fails as keys are listed      told to who asked; listed again a second later
 ======================================  ================================================================
@@ -45,11 +46,13 @@ from confide.ledger.operations import Grant, KeyAct
 from confide.ledger.session import Session
 from confide.privacy import exact
 from confide.privacy.exact import Amount
-from confide.service.records import OWNER, Analyst, TooManyRequests, UnknownKeys
+from confide.service.records import METRICS, OWNER, Analyst, TooManyRequests, UnknownKeys
 from confide.service.tables import prepare
 
 _KEY = re.compile(r"confide_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOTHING = bytes(32)
+#: Of the column `owner`: whose key it is, where it is no analyst's.
+_OWNER, _MONITOR = 1, 2
 #: Seconds for which a process trusts an analyst's key. A request checks again as it is charged or reads.
 _FRESH = 1.0
 #: Look-ups of keys that nobody has, of one worker: a second in the long run, and at once.
@@ -94,7 +97,8 @@ class Issue:
         KeyAct(act, self.name, _public(self.prefix), old).apply(session)
         # At once, so that what follows in the same transaction finds this key and not the old ones.
         now = _end(session, self.name)
-        row = (session.dataset.id, self.prefix, self.name, int(self.name == OWNER), self.digest, now)
+        kind = {OWNER: _OWNER, METRICS: _MONITOR}.get(self.name, 0)
+        row = (session.dataset.id, self.prefix, self.name, kind, self.digest, now)
         session.store.execute(session.connection, _INSERT, row)
 
 
@@ -140,6 +144,11 @@ def grant(ledger: Ledger, name: str, epsilon: Amount, delta: Amount = 0) -> str:
     ParameterError, LedgerError
     """
     name = name_of(name, "analyst")
+    if name == METRICS:
+        raise ParameterError(
+            f"The name {METRICS!r} is that of the monitor, which has no account.",
+            "Pass epsilon=0 for its key, or name the analyst otherwise.",
+        )
     budget = ledger.budget
     allowed = budget.sub_limit(epsilon, delta)
     unlimited = isinstance(epsilon, float) and epsilon == float("inf")
@@ -161,6 +170,11 @@ def rotate(ledger: Ledger, name: str) -> str:
 def owner_key(ledger: Ledger) -> str:
     """Return a new key of the owner; an old one ends."""
     return _issue(ledger, OWNER, None, False)
+
+
+def metrics_key(ledger: Ledger) -> str:
+    """Return a new key of the monitor, which may read /metrics and nothing else; an old one ends."""
+    return _issue(ledger, METRICS, None, False)
 
 
 def revoke(ledger: Ledger, name: str) -> None:
@@ -249,8 +263,10 @@ class Keyring:
         if counted:
             self._guesses.give("")
         self._held.add(digest)
-        analyst = Analyst(row[0], found[1], bool(row[1]))
-        if not analyst.owner:  # whose key is asked for anew each time: no transaction checks it again
+        analyst = Analyst(row[0], found[1], row[1] == _OWNER, row[1] == _MONITOR)
+        if not (
+            analyst.owner or analyst.monitor
+        ):  # whose key is asked for anew each time: no transaction checks it again
             self._known[digest] = (now, analyst)
         return analyst
 

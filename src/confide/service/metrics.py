@@ -1,9 +1,10 @@
 """Counters of the service, summed over its workers, as Prometheus text.
 
 What may be counted: that requests came, of which route and with which class of status, and overruns of the
-schedule. Never an answer, a label of an answer, an amount spent, a cache hit or k. The public part, without a
-key, is constants of the configuration alone: how many others ask, and whether they were refused, is no other
-analyst's business. The owner's key shows the counters too.
+schedule. Never an answer, a label of an answer, a cache hit or k. The public part, without a key, is
+constants of the configuration alone: how many others ask, and whether they were refused, is no other analyst's
+business. The keys of the owner and of the monitor show the counters too, and what is spent and left of the
+total.
 
 Each worker owns one file of 8-byte counts in a folder of the service; whoever is asked adds all files up.
 A worker that ended leaves its counts behind, so a sum never falls.
@@ -16,7 +17,6 @@ import os
 import struct
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -129,13 +129,13 @@ _MEANING = {
     "answer_delta": "Delta of one answer, or of one epoch of sparse_vector.",
     "schedule_step_seconds": "Step of the public answer schedule.",
     "schedule_row_seconds": "Time granted to each row.",
-    "start_time_seconds": "When this worker started, since the epoch of Unix.",
+    "start_time_seconds": "When the service started, since the epoch of Unix.",
+    "total_epsilon_spent": "Epsilon that the ledger has spent in all.",
+    "total_epsilon_left": "Epsilon that is left of the ledger's total; under zCDP, of what is left of rho.",
+    "total_delta_spent": "Delta that the ledger has spent in all; under zCDP the one its epsilons are for.",
+    "total_rho_spent": "Rho that the ledger has spent in all.",
+    "total_rho_left": "Rho that is left of the ledger's total.",
 }
-
-
-def started() -> float:
-    """Return the time of the wall clock, for the constant of that name."""
-    return time.time()
 
 
 def _escaped(value: str) -> str:

@@ -100,8 +100,13 @@ class ProblemError(Exception):
             "title": self.title,
             "status": self.status,
         }
-        if self.detail:
-            found["detail"] = self.detail
+        more = len(self.errors) - MOST_LISTED
+        told = self.detail
+        if more >= 0:  # `Faults` stops to look there: how many there are in all is not known
+            told = f"{told} The first {MOST_LISTED} are listed; {more or 'no'} more were found, and the rest "
+            told += "was not looked at."
+        if told:
+            found["detail"] = told.strip()
         if self.errors:
             found["count"] = len(self.errors)
             found["errors"] = [
@@ -112,7 +117,7 @@ class ProblemError(Exception):
 
     def encoded(self) -> bytes:
         """Return the problem as JSON, in ASCII."""
-        return json.dumps(self.body(), separators=(",", ":")).encode("ascii")
+        return json.dumps(self.body(), separators=(",", ":")).encode("ascii") + b"\n"
 
 
 @dataclass

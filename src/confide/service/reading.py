@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from confide.ledger.budget import Quantity, Vector, left, unknown_analyst
+from confide.ledger.budget import Budget, Quantity, Vector, left, unknown_analyst
 from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
 from confide.ledger.session import read_vector
@@ -24,6 +26,7 @@ _COUNTS = f"SELECT analyst, {', '.join(COUNTS)} FROM confide_service_account WHE
 _HISTORY = (
     "SELECT moment, spent FROM confide_service_moment WHERE dataset_id = ? ORDER BY moment DESC LIMIT ?"
 )
+_FIRST = "SELECT body FROM confide_entry WHERE dataset_id = ? AND sequence = 1"
 _VALID = "SELECT 1 FROM confide_service_key WHERE dataset_id = ? AND prefix = ? AND revoked IS NULL"
 _KEYS = "SELECT name, revoked FROM confide_service_key WHERE dataset_id = ?"
 
@@ -96,11 +99,13 @@ def overview(parts: Parts, points: int) -> Overview:
         counts: dict[str, Any] = {
             row[0]: tuple(map(int, row[1:])) for row in store.rows(connection, _COUNTS, (number,))
         }
-        moments = store.rows(connection, _HISTORY, (number, points))
+        moments = store.rows(connection, _HISTORY, (number, points + 1))
+        (first,) = store.row(connection, _FIRST, (number,))
         keys: dict[str, str] = {}
         for name, revoked in store.rows(connection, _KEYS, (number,)):
             if revoked is None or name not in keys:
                 keys[name] = "active" if revoked is None else "revoked"
+    begun = datetime.fromisoformat(json.loads(first)["time"])
     nothing: Any = (0,) * len(COUNTS)
     lines = tuple(
         replace(
@@ -115,13 +120,27 @@ def overview(parts: Parts, points: int) -> Overview:
         AccountLine(dataset.name, budget.spending(budget.limit), budget.spending(spent), *sums),
         left=budget.spending(left(spent, budget.limit)),
     )
-    # A moment's total is that at its end; its beginning may lie before the ledger, its end has yet to come.
-    now = datetime.now(UTC)
-    history = tuple(
-        (
-            min(datetime.fromtimestamp((row[0] + 1) * MOMENT, UTC), now),
-            float(budget.spending(read_vector(row[1])).epsilon),
-        )
-        for row in reversed(moments)
-    )
+    history = _history(moments[::-1], points, begun, dataset.budget)
     return Overview(total, lines, history)
+
+
+def _history(
+    moments: Sequence[Any], points: int, begun: datetime, budget: Budget
+) -> tuple[tuple[datetime, float], ...]:
+    """Return the total at the ends of moments in which it rose, and at their beginnings.
+
+    A moment's total is known at its end alone: between the two it rose somehow. The first begins with nothing
+    spent, or where there are more than `points` with what the one before them ended with.
+    """
+    now, spent = datetime.now(UTC), 0.0
+    history: list[tuple[datetime, float]] = []
+    for place, (moment, words) in enumerate(moments):
+        start = max(datetime.fromtimestamp(moment * MOMENT, UTC), begun)
+        end = max(start, min(datetime.fromtimestamp((moment + 1) * MOMENT, UTC), now))
+        before, spent = spent, float(budget.spending(read_vector(words)).epsilon)
+        if place == 0 and len(moments) > points:
+            continue
+        if not history or history[-1][0] < start:
+            history.append((start, before))
+        history.append((end, spent))
+    return tuple(history)

@@ -13,6 +13,8 @@ from confide.privacy import Guarantee
 ANSWERED, UNSTABLE, UNANSWERED = "answered", "unstable", "unanswered"
 #: Name and account of the owner, whose key is apart.
 OWNER = "owner"
+#: Name of the key of a monitor, which may read /metrics and nothing else: it has no account.
+METRICS = "metrics"
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,14 @@ class Analyst:
         Public part of the key; tells keys apart after a rotation.
     owner : bool
         Whether it is the owner's key.
+    monitor : bool
+        Whether it is the key of a monitor: for the counters alone.
     """
 
     name: str
     prefix: str
     owner: bool = False
+    monitor: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ class Overview:
         Of the dataset, with the sums of all accounts' counts.
     accounts : tuple of AccountLine
     history : tuple of (datetime, float)
-        Epsilon spent in all, after the service's last charge in each ten minutes; oldest first.
+        Epsilon spent in all at the beginning and the end of each ten minutes in which the service charged;
+        oldest first.
     """
 
     total: AccountLine

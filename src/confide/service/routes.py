@@ -127,20 +127,22 @@ def add(app: FastAPI, front: Front) -> None:
         openapi_extra={"security": [{}, {"key": []}]},
     )
     async def counters(request: Request) -> Response:
-        """Say public constants of the configuration; with the owner's key also counts of requests."""
+        """Say public constants of the configuration; to owner and monitor counts and the total too."""
         key = key_of(request) if "authorization" in request.headers else None
         async with Visit(front) as visit:
-            counts = None
+            counts, amounts = None, {}
             if key is not None:
-                if not (await visit.caller(key)).owner:
+                caller = await visit.caller(key, monitor=True)
+                if not (caller.owner or caller.monitor):
                     raise unknown_key()
                 counts = await front.call(front.counters.sums)
-            text = await front.call(exposition, front, counts)
+                amounts = await front.call(service.amounts)
+            text = await front.call(exposition, front, counts, amounts)
         return Response(text, media_type=metrics.MEDIA_TYPE)
 
 
 def _json(body: Mapping[str, Any]) -> Response:
-    return Response(json.dumps(body, separators=(",", ":")).encode("ascii"), media_type=JSON)
+    return Response(json.dumps(body, separators=(",", ":")).encode("ascii") + b"\n", media_type=JSON)
 
 
 # ---- what is asked ----------------------------------------------------------------------------------------
@@ -253,7 +255,8 @@ def _exhausted(error: TotalExhausted) -> ProblemError:
         403,
         "total",
         "The model's total budget does not cover the request.",
-        "Nothing was charged. Ask the owner of the model.",
+        "Nothing was charged. A request is checked as if all its rows that are new to you were new to the "
+        "total: send fewer rows, or ask the owner of the model.",
     )
 
 
@@ -262,7 +265,8 @@ def _overdrawn(error: BudgetError) -> ProblemError:
         403,
         "budget",
         "The account does not cover the request.",
-        "Nothing was charged. GET /v1/budget says what is left; rows that were asked before cost nothing.",
+        "Nothing was charged. GET /v1/budget says what is left: send fewer rows. Rows that were asked before "
+        "cost nothing.",
     )
 
 
@@ -324,7 +328,7 @@ def promised(front: Front) -> dict[str, Any]:
     }
 
 
-def exposition(front: Front, counts: Mapping[str, int] | None) -> str:
+def exposition(front: Front, counts: Mapping[str, int] | None, amounts: Mapping[str, float]) -> str:
     """Return the text of /metrics."""
     config, promise = front.service.config, front.promise()
     return metrics.exposition(
@@ -340,6 +344,7 @@ def exposition(front: Front, counts: Mapping[str, int] | None) -> str:
             "schedule_step_seconds": config.schedule_ms / 1000,
             "schedule_row_seconds": config.row_ms / 1000,
             "start_time_seconds": front.started,
+            **amounts,
         },
         counts,
     )

@@ -219,6 +219,24 @@ class Service:
         """Return everything, for the owner; `points` of history at most."""
         return overview(self._parts, points)
 
+    def amounts(self) -> dict[str, float]:
+        """Return what of the total is spent and left, by name, for the owner's monitor.
+
+        Raises
+        ------
+        LedgerError
+            If the store cannot be read.
+        """
+        spent, rest = self.ledger.total(), self.ledger.remaining()
+        found = {
+            "total_epsilon_spent": float(spent.epsilon),
+            "total_epsilon_left": float(rest.epsilon),
+            "total_delta_spent": float(spent.delta),
+        }
+        if spent.rho is not None and rest.rho is not None:
+            found |= {"total_rho_spent": float(spent.rho), "total_rho_left": float(rest.rho)}
+        return found
+
     def guarantee(self) -> Promise:
         """Return what the service promises: of one answer, and of all answers to everybody.
 
@@ -249,7 +267,7 @@ class Service:
         what = "epoch of stable answers" if config.stable else "answer"
         sentence = (
             f"All answers to all analysts together, and all else that the ledger of this table has paid for: "
-            f"{total} Each new {what} costs {self._each()}."
+            f"{total} Each new {what} costs {self._each()}.{self._block()}"
         )
         return Promise(answer, total, sentence, assumptions, told)
 
@@ -259,6 +277,13 @@ class Service:
         if config.then:
             told += f", and an unstable answer, which ends one, {budget.spending(self._terms.then(1).vector)}"
         return told + (f" for {config.analyst_block} answers" if config.analyst_block > 1 else "")
+
+    def _block(self) -> str:
+        size = self.config.block
+        if size == 1:
+            return ""
+        price = self._parts.dataset.budget.spending(self._terms.price(1).vector)
+        return f" The total pays {price} for each block of {size} answers, when its first one is drawn."
 
     def overran(self) -> None:
         """Count an answer that left after its time: the guarantee names it from now on."""

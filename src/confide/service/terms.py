@@ -241,7 +241,8 @@ class Terms:
             check(session, analyst, own.vector, most.vector)
         lefts = ((mine, own_left), (all_, rest)) if self.blocks else ()
         same = own.vector == price.vector
-        return Payment(analyst, price, own, None if same else own, f"{paid} new, {drawn} drawn", lefts)
+        label = "1 epoch" if config.stable else f"{paid} new, {drawn} drawn"
+        return Payment(analyst, price, own, None if same else own, label, lefts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,8 +88,14 @@ class Visit:
         self.arrival = time.monotonic()
         return raw
 
-    async def caller(self, key: str) -> Analyst:
+    async def caller(self, key: str, *, monitor: bool = False) -> Analyst:
         """Return who a key stands for, and count the request in its rate.
+
+        Parameters
+        ----------
+        key : str
+        monitor : bool
+            Whether the monitor's key is taken: for the counters alone.
 
         Raises
         ------
@@ -100,7 +106,7 @@ class Visit:
         """
         service = self.front.service
         analyst = await self.front.call(service.analyst_of, key)
-        if analyst is None:
+        if analyst is None or (analyst.monitor and not monitor):
             raise unknown_key()
         service.admit(analyst)
         return analyst

@@ -79,6 +79,8 @@ class Settings:
         Assumptions accepted by name.
     counts : str, optional
         Folder of the counters that the workers share.
+    started : float, optional
+        When the command started, since the epoch of Unix.
     """
 
     model: str
@@ -87,6 +89,7 @@ class Settings:
     counter: str | None = None
     accept: tuple[str, ...] = ()
     counts: str | None = None
+    started: float | None = None
 
     def to_json(self) -> str:
         """Return the settings as text."""
@@ -158,7 +161,7 @@ def _application() -> FastAPI:
     end_with_parent()
     settings = Settings.of_environment()
     service = settings.opened()
-    app = create_app(service, counts=settings.counts)
+    app = create_app(service, counts=settings.counts, started=settings.started)
     warm(service)
     front = app.state.front
     front.promise()

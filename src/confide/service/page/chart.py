@@ -35,7 +35,7 @@ def chart(history: Sequence[tuple[datetime, float]], limit: float) -> Safe:
     Parameters
     ----------
     history : sequence of (time, spent epsilon)
-        In order.
+        In order; the total at the ends of what it rose in, and at the beginnings.
     limit : float
         The model's total.
     """
@@ -52,14 +52,14 @@ def chart(history: Sequence[tuple[datetime, float]], limit: float) -> Safe:
     def y(value: float) -> float:
         return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top
 
-    path = [f"M{x(first):.1f} {y(0):.1f}"]
-    for time, value in points:
-        path += [f"H{x(time):.1f}", f"V{y(value):.1f}"]
+    path = [
+        f"{'L' if place else 'M'}{x(time):.1f} {y(value):.1f}" for place, (time, value) in enumerate(points)
+    ]
     path.append(f"H{WIDTH - _RIGHT}")
-    spent = points[-1][1]
+    begun, spent = points[0][1], points[-1][1]
     said = (
-        f"Spent epsilon rises from 0 to {spent:.6g} between {_stamp(first)} and {_stamp(last)}; "
-        f"the limit is {limit:.6g}."
+        f"Spent epsilon rises from {begun:.6g} to {spent:.6g} between {_stamp(first)} and {_stamp(last)} "
+        f"UTC; the limit is {limit:.6g}."
     )
     grid = [
         join(
@@ -79,13 +79,16 @@ def chart(history: Sequence[tuple[datetime, float]], limit: float) -> Safe:
         tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=bar, y2=bar, class_="limit"),
         tag("path", d=" ".join(path), class_="spent"),
         tag("text", _stamp(first), x=_LEFT, y=HEIGHT - 10),
-        tag("text", _stamp(last), x=WIDTH - _RIGHT, y=HEIGHT - 10, text_anchor="end"),
+        tag("text", f"{_stamp(last)} UTC", x=WIDTH - _RIGHT, y=HEIGHT - 10, text_anchor="end"),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_labelledby="chart-title chart-words",
         class_="chart",
     )  # fmt: skip
-    caption = "The line is epsilon spent by all analysts together; the dashed line is the model's limit."
+    caption = (
+        "The line is epsilon spent in all, from the service's first charge, in steps of ten minutes; times "
+        "are UTC. What other rooms spend shows at the service's next charge. The dashed line is the limit."
+    )
     rows: list[tuple[object, ...]] = [
         (_stamp(time), f"{value:.6g}") for time, value in thinned(points, _ROWS)
     ]

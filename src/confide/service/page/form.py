@@ -48,7 +48,7 @@ def form(
         tag("p", standing.price, id="price"),
         tag("button", "Ask and charge", type="submit", aria_describedby="price"),
         method="post",
-        action="/#outcome",
+        action="./#outcome",
         autocomplete="off",
         novalidate=True,
     )

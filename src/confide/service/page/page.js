@@ -33,7 +33,7 @@
     if (document.hidden || live.contains(document.activeElement)) return;
     let answer;
     try {
-      answer = await fetch("/live", { headers: { Accept: "text/html" }, cache: "no-store" });
+      answer = await fetch("live", { headers: { Accept: "text/html" }, cache: "no-store" });
     } catch {
       answer = null;
     }

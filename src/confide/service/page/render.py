@@ -77,8 +77,8 @@ def _document(title: str, body: Safe) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
         tag("link", rel="icon", href="data:,"),
-        tag("link", rel="stylesheet", href="/page.css"),
-        tag("script", "", src="/page.js", defer=True),
+        tag("link", rel="stylesheet", href="page.css"),
+        tag("script", "", src="page.js", defer=True),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, Safe(chr(10)), tag('body', body), lang='en')}\n"
 
