@@ -45,6 +45,17 @@ def test_options_are_those_of_the_command(text):
         assert option in known
 
 
+def test_docker_leaves_out_what_podman_does():
+    assert (ROOT / ".dockerignore").read_bytes() == (ROOT / ".containerignore").read_bytes()
+
+
+@pytest.mark.parametrize("text", [UNIT, IMAGE], ids=["unit", "image"])
+def test_the_store_is_checked_before_it_is_served_and_the_owner_has_a_key(text):
+    check = re.search(r"serve /\S+ --epsilon 0.1 --check", text)
+    assert check
+    assert "ledger grant owner" in text
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_reads_every_line(tmp_path):
     unit = tmp_path / "confide.service"
