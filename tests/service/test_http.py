@@ -174,13 +174,16 @@ def test_a_store_out_of_reach_is_told_apart_from_a_damaged_one(client, service, 
         assert "SECRET" not in response.text + caplog.text
         assert "alice" not in caplog.text
         problem(client.get("/ready"), 503, code)
-        client.app.state.front._checked = None
     service[0].raised = None
     assert client.get("/ready").json() == {"status": "ready"}
-    service[0].raised = OutOfReachError("SECRET")
-    assert (
-        client.get("/ready").status_code == 200
-    )  # as of a second ago: who has no key must not load the store
+    front, looked = client.app.state.front, []
+    monkeypatch.setattr(service[0], "check", lambda: looked.append(1))
+    front.look()
+    front.watched = True  # a worker looks each second: who has no key must not load the store
+    assert [client.get("/ready").status_code for _ in range(5)] == [200] * 5
+    assert len(looked) == 1
+    front._looked = (front._looked[0] - 11, None)  # the look hangs
+    problem(client.get("/ready"), 503, "out-of-reach")
     assert client.get("/health").status_code == 200
 
 

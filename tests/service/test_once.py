@@ -347,8 +347,9 @@ def test_an_account_says_that_the_total_is_exhausted_when_it_refuses_and_not_bef
         except TotalExhausted:
             refused = True
         assert before.total_exhausted is mine.total_exhausted is refused
-        # While it covers anything, bob sees his own account alone, whatever ann has asked.
-        assert before.answers == (0 if refused else 50)
+        # While it covers anything, bob sees his own account (50), and what the public total could pay for at
+        # most, whatever ann has asked.
+        assert before.answers == (0 if refused else {1: 10, 4: 8}[block])
     assert refused
 
 

@@ -21,12 +21,13 @@ which need none. A request without a key where one is needed is refused at once.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import ConfideError, ParameterError
+from confide.errors import ConfideError, OutOfReachError, ParameterError
 from confide.service.metrics import OVERRUNS, Counters
 from confide.service.problems import MEDIA_TYPE, ProblemError
 from confide.service.rows import RowReader
@@ -57,6 +58,8 @@ _log = logging.getLogger("confide.service")
 THREADS = 64
 #: Seconds for which the guarantee is not read anew: who has no key has no rate, and must not load the store.
 PROMISED = 1.0
+#: Seconds after which the last look at the store says nothing any more.
+STALE = 10.0
 
 
 class Front:
@@ -91,8 +94,9 @@ class Front:
         self.limiter = CapacityLimiter(THREADS)
         self._promise: tuple[float, Promise] | None = None
         self._promising = threading.Lock()
-        self._checked: tuple[float, ConfideError | None] | None = None
-        self._checking = threading.Lock()
+        self._looked: tuple[float, ConfideError | None] = (-math.inf, None)
+        #: Whether something looks at the store again and again (`confide.service.worker.keep_up`).
+        self.watched = False
 
     def _late(self) -> None:
         self.counters.add(OVERRUNS)
@@ -112,24 +116,27 @@ class Front:
                 self._promise = now, self.service.guarantee()
             return self._promise[1]
 
+    def look(self) -> None:
+        """See whether the store is there; `ready` tells."""
+        failure = None
+        try:
+            self.service.check()
+        except ConfideError as error:
+            failure = error
+        self._looked = time.monotonic(), failure
+
     def ready(self) -> None:
-        """Check that the store is there, once in `PROMISED` seconds at most, failures too.
+        """Tell what the last look at the store found; reads nothing, so that its time says nothing.
 
         Raises
         ------
         LedgerError
-            If it is out of reach, damaged or was rolled back.
+            If the store is out of reach (also where a look takes longer than `STALE`), damaged, or was
+            rolled back.
         """
-        with self._checking:
-            now = time.monotonic()
-            if self._checked is None or now - self._checked[0] >= PROMISED:
-                failure = None
-                try:
-                    self.service.check()
-                except ConfideError as error:
-                    failure = error
-                self._checked = now, failure
-            failure = self._checked[1]
+        when, failure = self._looked
+        if failure is None and time.monotonic() - when > STALE:
+            failure = OutOfReachError("The store does not answer.", "Ask again.")
         if failure is not None:
             raise failure.with_traceback(None)
 

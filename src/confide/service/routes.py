@@ -111,9 +111,11 @@ def add(app: FastAPI, front: Front) -> None:
         responses=schemas.problems(500, 503),
     )
     async def ready() -> Response:
-        """Say that the store is there and was not rolled back, as of a second ago at most."""
-        async with Visit(front):
-            await front.call(front.ready)
+        """Say that the store is there and was not rolled back, as its worker last saw, each second."""
+        if not front.watched:
+            async with Visit(front):
+                await front.call(front.look)
+        front.ready()  # at once: a probe is no answer, and cannot be late
         return _json({"status": "ready"})
 
     @app.get(

@@ -208,8 +208,11 @@ async def keep_up(front: Front, pause: float = PAUSE) -> None:
     The guarantee names the assumptions of every charge. Whoever asks for it after a day without a question
     would wait for a day's entries, late on the schedule, and the guarantee would say so for ever.
     """
+    await front.call(front.look)
+    front.watched = True
     while True:
         await asyncio.sleep(pause)
+        await front.call(front.look)
         try:
             await front.call(front.promise)
         except ConfideError as error:  # who asks meanwhile is told so

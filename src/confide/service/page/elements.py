@@ -7,6 +7,7 @@ import math
 from confide.ledger.budget import Quantity
 from confide.privacy.exact import show
 from confide.report.html import Safe, join, tag
+from confide.service.amounts import decimal
 from confide.service.page.views import Account
 
 
@@ -15,9 +16,11 @@ def void(name: str, /, **attributes: object) -> Safe:
     return Safe(tag(name, **attributes).removesuffix(f"</{name}>"))
 
 
-def words(value: Quantity | None) -> str:
-    """Return an amount for people."""
-    return "-" if value is None else show(value)
+def words(value: Quantity | None, *, rest: bool = False) -> str:
+    """Return an amount for people: six digits, rounded down for what may yet be spent (`rest`), else up."""
+    if value is None:
+        return "-"
+    return show(value) if not value or value == math.inf else decimal(value, up=not rest)
 
 
 def share(spent: Quantity | int, limit: Quantity) -> float:

@@ -13,6 +13,7 @@ from confide.service.page.form import form, outcome_section
 from confide.service.page.views import Account, Outcome, Overview, Standing
 
 if TYPE_CHECKING:
+    from confide.ledger.budget import Quantity
     from confide.schema.column import Column
 
 _RHO = (
@@ -113,9 +114,13 @@ def live(overview: Overview) -> Safe:
     tiles = (
         ("rows answered", f"{total.answered:,}"),
         ("requests refused", f"{total.refused:,}"),
-        *((("rho spent", words(total.spent.rho)), ("rho left", words(total.left.rho))) if rho else ()),
+        *(
+            (("rho spent", words(total.spent.rho)), ("rho left", words(total.left.rho, rest=True)))
+            if rho
+            else ()
+        ),
         ("epsilon spent", words(total.spent.epsilon)),
-        ("epsilon left", words(total.left.epsilon)),
+        ("epsilon left", words(total.left.epsilon, rest=True)),
     )
     listed = [tag("div", tag("dt", term), tag("dd", told)) for term, told in tiles]
     picture = chart(overview.history, float(total.limit.epsilon))
@@ -149,15 +154,18 @@ def _accounts(overview: Overview) -> Safe:
 
 
 def _line(title: Safe, account: Account, rho: bool) -> tuple[object, ...]:
-    amounts = (account.spent, account.limit, account.left)
     return (
         title,
         meter(account),
-        *((words(amount.rho) for amount in amounts) if rho else ()),
-        *(words(amount.epsilon) for amount in amounts),
+        *((_three(account.spent.rho, account.limit.rho, account.left.rho)) if rho else ()),
+        *_three(account.spent.epsilon, account.limit.epsilon, account.left.epsilon),
         *(() if rho else (words(account.spent.delta),)),
-        words(account.limit.delta),
+        words(account.limit.delta, rest=True),
         f"{account.answered:,}",
         f"{account.refused:,}",
         account.state or "-",
     )
+
+
+def _three(spent: Quantity | None, limit: Quantity | None, left: Quantity | None) -> tuple[str, str, str]:
+    return words(spent), words(limit, rest=True), words(left, rest=True)
