@@ -77,3 +77,18 @@ def test_the_page_has_run_times_and_closest_calls():
     assert "not measured" not in page
     assert "none yet" not in page
     assert page.count("closest call") + page.count("answers certified for") >= 10
+
+
+def test_epochs_of_one_object_have_the_law_of_epochs_of_their_own():
+    """Also where an epoch stays open, which would go on with the next queries."""
+    from collections import Counter
+
+    from confide.audit.blackbox import law_p_value
+
+    (claim,) = claims("prediction.sparse_vector")
+    far = [(0, 60), (1, 60)], [(0, 15), (1, 15), (0, 14)]
+    for distances in far:
+        rows = claim.sample(distances, 800, seeded_stream(2))
+        found = Counter(map(tuple, rows.tolist()))
+        assert law_p_value(claim.law(distances), found, 800) > 1e-4
+    assert len(found) == 4
