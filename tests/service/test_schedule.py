@@ -92,22 +92,16 @@ def test_waiting_ends_on_time_and_an_overrun_is_counted_and_told_once_in_a_while
         assert "time: 3 since" in caplog.records[-1].getMessage()
 
 
-def test_an_answer_that_is_woken_late_leaves_at_a_point_of_the_grid_and_is_counted():
-    counted = []
-    schedule = Schedule(0.05, overrun=lambda: counted.append(1))
+def test_an_answer_that_is_woken_late_leaves_at_a_point_of_the_grid_and_is_counted(monkeypatch):
+    clock, late, counted = [0.0], iter([0.03, 0.0]), []
 
-    async def answer(arrival):
-        await schedule.wait(arrival, 1)
-        return time.monotonic() - arrival
+    async def sleep(seconds):
+        clock[0] += seconds + next(late)
 
-    async def busy():
-        await asyncio.sleep(0.01)
-        time.sleep(0.07)  # on the loop: the timer of the answer wakes at 0.08 instead of 0.05
-
-    async def both():
-        return (await asyncio.gather(answer(time.monotonic()), busy()))[0]
-
-    assert 0.1 <= asyncio.run(both()) <= 0.15
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep))
+    asyncio.run(Schedule(0.05, overrun=lambda: counted.append(1)).wait(0.0, 1))
+    assert clock[0] == pytest.approx(0.1)  # woken at 0.08 instead of 0.05
     assert counted == [1]
 
 
@@ -187,13 +181,15 @@ def test_what_reads_the_store_without_a_key_is_on_the_schedule(service_of, path,
         return time.monotonic() - start
 
     service.guarantee = told
-    assert taken() >= 0.2
+    first = taken()
+    assert first >= 0.2
     assert "worker" in threads[0].name.lower()  # not on the loop, where others' answers wait
-    assert service.overruns == 0
+    assert service.overruns == 0 or first >= 0.4  # of a machine too busy
+    before = service.overruns
     service.guarantee = slow
     client.app.state.front._promise = None
     assert taken() >= 0.4
-    assert service.overruns == 1
+    assert service.overruns == before + 1
 
 
 def test_a_store_that_fails_is_told_on_the_schedule(service_of):
