@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,32 +12,13 @@ from confide.audit import Finding, Verdict
 from confide.audit.page import page
 from confide.audit.run import Audit
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get install chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="no Playwright: pip install playwright"
-    ),
-]
+pytestmark = pytest.mark.slow
 FINDINGS = (
     Finding("labels.rounding", "exact", Verdict.BROKEN, math.inf, "ends"),
     Finding("prediction.erm.add_remove_one", "exact", Verdict.HOLDS, 0.7, "a row beyond the bounds"),
     Finding("prediction.erm.add_remove_one", "poisoning", Verdict.HOLDS, tried=24, note="24 tables"),
     Finding("labels.rounding", "run time", Verdict.HOLDS, tried=9, note="CPU time 1.01 (0.9 to 1.2)"),
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox"] if os.getuid() == 0 else []
-        )
-        yield found
-        found.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import socket
 import threading
 import time
@@ -12,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get install chromium"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="no Playwright: pip install playwright"
-    ),
-]
+pytestmark = pytest.mark.slow
 
 _spec = importlib.util.spec_from_file_location("service_fake", Path(__file__).with_name("fake.py"))
 _fake = importlib.util.module_from_spec(_spec)
@@ -42,19 +34,6 @@ def served():
     yield service, f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(10)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # Chromium's own sandbox does not start as root, as in most containers.
-        found = playwright.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox"] if os.getuid() == 0 else []
-        )
-        yield found
-        found.close()
 
 
 @pytest.fixture
