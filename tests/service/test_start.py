@@ -6,9 +6,11 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,142 @@ def test_a_worker_that_fails_for_another_reason_ends_the_command_with_1(model, l
         model, "--ledger", ledger, *EPSILON, "--port", "0", "--workers", "2", env=environment
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
+
+
+class Worker:
+    """A worker that has ended, or lives (None)."""
+
+    def __init__(self, pid, code):
+        from types import SimpleNamespace
+
+        self.process = SimpleNamespace(pid=pid, exitcode=code, join=lambda: None)
+
+    def is_alive(self, timeout):
+        return self.process.exitcode is None
+
+    def start(self):
+        pass
+
+    def kill(self):
+        pass
+
+
+@pytest.fixture
+def workers(tmp_path, monkeypatch):
+    """Two workers of a command, a clock, and the exit codes of those that are started next."""
+    import itertools
+    from types import SimpleNamespace
+
+    from uvicorn.supervisors import multiprocess
+
+    from confide.service import supervisor
+
+    pids, now, codes = itertools.count(1), [0.0], []
+    monkeypatch.setattr(multiprocess.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(supervisor, "Process", lambda *_: Worker(next(pids), codes.pop(0)))
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    config = SimpleNamespace(workers=2, timeout_worker_healthcheck=1)
+    held = supervisor.Workers(tmp_path, config, [])
+    held.processes = [Worker(next(pids), None), Worker(next(pids), None)]
+    return SimpleNamespace(
+        held=held,
+        now=now,
+        codes=codes,
+        serves=lambda place: (tmp_path / f"{held.processes[place].process.pid}.started").touch(),
+        ends=lambda place, code: setattr(held.processes[place].process, "exitcode", code),
+    )
+
+
+def test_a_worker_that_fails_at_the_first_start_ends_the_command(workers):
+    workers.ends(1, 105)
+    workers.held.keep_subprocess_alive()
+    assert workers.held.should_exit.is_set()
+    assert workers.held.status == 5
+
+
+def test_a_replacement_that_cannot_start_is_tried_again_after_longer_and_longer_pauses(workers, caplog):
+    held, now = workers.held, workers.now
+    workers.serves(0)
+    workers.serves(1)
+    workers.ends(1, -9)
+    workers.codes[:] = [105] * 8
+    held.keep_subprocess_alive()  # at once: it had served
+    assert len(workers.codes) == 7
+    tried = []
+    for tick in range(1, 200):
+        now[0], left = tick / 2, len(workers.codes)
+        held.keep_subprocess_alive()
+        if len(workers.codes) < left:
+            tried.append(now[0])
+    # Seen half a second after it failed, then 1, 2, 4, ... 30 s.
+    assert [round(b - a) for a, b in zip([0.5, *tried], tried)] == [1, 2, 4, 8, 16, 30, 30]
+    assert not held.should_exit.is_set()
+    assert "another one is tried in 30 s" in caplog.text
+
+
+def test_a_replacement_that_served_waits_for_one_second_again(workers):
+    held, now = workers.held, workers.now
+    workers.serves(0)
+    workers.serves(1)
+    workers.ends(1, -9)
+    workers.codes[:] = [105, 105, None, 105, None]
+    for tick in range(12):
+        now[0] = tick / 2
+        held.keep_subprocess_alive()
+    assert held.processes[1].process.exitcode is None
+    workers.serves(1)
+    workers.ends(1, 1)
+    held.keep_subprocess_alive()
+    held.keep_subprocess_alive()
+    assert workers.codes == [None]
+    now[0] += 1
+    held.keep_subprocess_alive()
+    assert workers.codes == []
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_for_seconds_while_a_worker_dies_ends_no_service(model, ledger, tmp_path):
+    import httpx
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "confide", "serve", str(model), "--ledger", ledger, "--epsilon", "0.1",
+             "--port", str(port), "--workers", "2"],
+            stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        _cli._until_up(url)
+        _until(lambda: log.read_text().count("Application startup complete") == 2)
+        killed = re.findall(r"Started server process \[(\d+)\]", log.read_text())[0]
+        files = [path for path in tmp_path.glob("ledger.db*") if path.name != "ledger.db-queue"]
+        for path in files:
+            path.rename(path.with_suffix(path.suffix + ".away"))
+        os.kill(int(killed), signal.SIGKILL)
+        _until(lambda: "could not start; another one is tried" in log.read_text())
+        assert server.poll() is None
+        # The other one serves on, and says what is wrong.
+        _until(lambda: httpx.get(url + "/ready").status_code == 503)
+        assert "out-of-reach" in httpx.get(url + "/ready").text
+        for path in files:
+            path.with_suffix(path.suffix + ".away").rename(path)
+        _until(lambda: log.read_text().count("Application startup complete") == 3)
+        _until(lambda: httpx.get(url + "/ready").status_code == 200)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(40)
+    assert server.returncode in (0, -signal.SIGTERM), log.read_text()
+
+
+def _until(holds):
+    ends = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.2)
 
 
 def test_a_lost_counter_is_told_wherever_an_owner_looks(model, ledger, tmp_path):

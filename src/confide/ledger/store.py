@@ -233,7 +233,9 @@ class Store:
         try:
             found = os.stat(str(self.url.database))
         except OSError:
-            raise LedgerError(
+            # Open before, it was there: a disk that is away, a file that is being restored.
+            kind = LedgerError if self._opened is None else OutOfReachError
+            raise kind(
                 f"The ledger's store {self.location} is missing or out of reach.",
                 "Restore it; create a new one only if none was ever there.",
             ) from None
