@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
 import pytest
 
 from confide.errors import BudgetError
 from confide.ledger import Ledger
 from confide.service import RequestReused, TotalExhausted
+from confide.service.records import BudgetView
 
 
 def test_a_request_in_which_nothing_is_new_stores_a_row_of_fixed_size(bench, rows):
@@ -55,6 +57,86 @@ def test_limits_that_add_up_to_the_total_show_nothing_of_others(local, rows):
                 told.append("answered")
         outcomes.add(tuple(told))
     assert outcomes == {("answered",) * 9 + ("BudgetError",) * 3}
+
+
+#: What the budget is opened with, each of two limits, and how it is served.
+_SPLIT = {
+    "response": ("2/5", "1/5", {}),
+    "block": ("6/5", "3/5", {"block": 3, "analyst_block": 3}),
+    "sparse_vector": (80, 40, {"epsilon": 20, "delta": "1e-6", "release": "sparse_vector"}),
+    "then": (
+        80, 40,
+        {"epsilon": 10, "delta": "1e-6", "release": "sparse_vector", "then": "response", "then_epsilon": 5},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(_SPLIT))
+def test_the_whole_view_of_an_account_shows_nothing_of_others_where_limits_add_up_to_the_total(local, kind):
+    """States, costs, refusals and /v1/budget after each question, whatever the other one asks, and its answers."""
+    total, limit, settings = _SPLIT[kind]
+    mine = [*local.stable[:2], local.unstable[0], local.stable[2], *local.unstable[1:], *local.stable[3:]] * 2
+    views = set()
+    for at, asked in enumerate(([], local.stable, local.unstable)):
+        local.ledger = Ledger.open(
+            local.url, dataset=f"d{at}", epsilon=total, delta="2e-3", adjacency="replace_one"
+        )
+        service = local.serve(**settings)
+        ann, bob = (local.analyst(service, name, limit) for name in ("ann", "bob"))
+        told = []
+        for number in range(max(len(mine), len(asked))):
+            for row in asked[number : number + 1]:
+                with suppress(BudgetError):
+                    service.answer(bob, [row], f"b{number}")
+            for row in mine[number : number + 1]:
+                try:
+                    answers = service.answer(ann, [row], f"a{number}")
+                except BudgetError as error:
+                    told.append(type(error))
+                else:
+                    told.append((answers.states, answers.cost, answers.left))
+            told.append(service.budget(ann))
+        assert BudgetError in told  # her account came to its end
+        assert not any(seen.total_exhausted for seen in told if isinstance(seen, BudgetView))
+        views.add(tuple(told))
+    assert len(views) == 1
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_an_open_epoch_goes_on_when_the_total_is_exhausted(bench, last):
+    settings = {"then": "response", "then_epsilon": 1} if last else {}
+    service = bench.open(epsilon=43).epochs(**settings)
+    ann, bob = bench.analyst(service, epsilon=100), bench.analyst(service, "bob", epsilon=100)
+    service.answer(ann, bench.stable[:1], "a1")
+    service.answer(bob, bench.stable[:1], "b1")
+    assert not service.budget(ann).total_exhausted
+    assert service.answer(ann, bench.stable[1:2], "a2").cost.epsilon == 0
+    other = bench.epochs(**settings)  # a second worker, at which no epoch is open
+    assert other.budget(ann).total_exhausted
+    with pytest.raises(TotalExhausted):
+        other.answer(ann, bench.stable[2:3], "a3")
+    bench.restart()
+    service = bench.epochs(**settings)  # takes the first one's place
+    assert not service.budget(ann).total_exhausted
+    service.answer(ann, bench.unstable[:1], "a4")  # ends it
+    assert service.budget(ann).total_exhausted
+    assert service.budget(ann).answers == 0
+    with pytest.raises(TotalExhausted):
+        service.answer(ann, bench.stable[3:4], "a5")
+    assert not service.budget(bob).total_exhausted
+    assert service.answer(bob, bench.stable[1:2], "b2").cost.epsilon == 0
+
+
+def test_an_epoch_of_another_history_is_not_told_as_open(bench):
+    service = bench.open(epsilon=30).epochs()
+    ann = bench.analyst(service, epsilon=100)
+    service.answer(ann, bench.stable[:1], "a1")
+    service._place._remove_witnesses()
+    bench.restart()
+    service = bench.epochs()
+    assert service.budget(ann).total_exhausted
+    with pytest.raises(TotalExhausted):
+        service.answer(ann, bench.stable[1:2], "a2")
 
 
 def test_where_limits_exceed_the_total_its_end_shows_what_others_asked(local, rows):

@@ -333,6 +333,7 @@ def test_the_account_counts_epochs_to_their_end(served):
     assert service.budget(poor).answers == 0
     bench.ledger.charge(_of(1000 - 20))
     assert service.budget(cleo).total_exhausted
+    assert not service.budget(poor).total_exhausted  # its account refuses first, as the service does
 
 
 def test_the_guarantee_states_both_prices(served):

@@ -37,13 +37,14 @@ an unstable row that is answered (``then``)     ends its epoch as any; epoch and
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,13 +54,18 @@ from confide.ledger.budget import add
 from confide.ledger.chain import Mark
 from confide.ledger.counter import Counter
 from confide.ledger.operations import Keep
-from confide.ledger.session import Session
+from confide.ledger.session import Dataset, Session
 from confide.mechanisms.above_threshold import SparseVector, split_epoch, stable_threshold
 from confide.mechanisms.stream import RandomStream
 from confide.service.answering import UNANSWERED, UNSTABLE, Asked, Drawing, Told, drawing
 from confide.service.cache import Shelf
 from confide.service.config import ServiceConfig
-from confide.service.terms import check
+from confide.service.terms import Terms, check
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from confide.ledger.store import Store
 
 #: Distances past this one say nothing more, and cannot overflow with their noise.
 _FAR = 1 << 61
@@ -69,6 +75,7 @@ _EPOCH = (
 )
 _SECRET = "SELECT secret FROM confide_secret WHERE dataset_id = ? AND sequence = ?"
 _ENTRY = "SELECT hash FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
+_KEPT = "SELECT body FROM confide_entry WHERE dataset_id = ? AND sequence = ?"
 _SET = (
     "INSERT INTO confide_service_epoch (dataset_id, release, place, analyst, sequence, hash, kept) "
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (dataset_id, release, place, analyst) "
@@ -77,6 +84,15 @@ _SET = (
 _DROPPED = "SELECT sequence, hash FROM confide_service_epoch WHERE dataset_id = ? AND place = ?"
 _DROP = "DELETE FROM confide_service_epoch WHERE dataset_id = ? AND place = ?"
 _PLACES = 1024
+
+
+class Sight(NamedTuple):
+    """A view of the store that writes nothing, and the head of the chain in it."""
+
+    store: Store
+    connection: Connection
+    dataset: Dataset
+    start: Mark
 
 
 class Place:
@@ -141,8 +157,7 @@ class Place:
             if self._pid != os.getpid():  # a fork has its parent's lock, but is another worker
                 self._file = None
                 self._take()
-            if not self._checked:
-                self._checked = self._pending is not None and _holds(session, self._pending)
+            self._checked = self._checked or self._told(session)
             if not self._checked and (Place, self.name) not in session.shelf:
                 session.shelf[(Place, self.name)] = True
                 whole = self._whole(session)
@@ -152,7 +167,20 @@ class Place:
                     self._drop(session)
             return self.name
 
-    def _whole(self, session: Session) -> bool:
+    def keeps(self, sight: Sight) -> bool:
+        """Return whether `enter` would go on with the epochs of this place; changes nothing."""
+        with self._lock:
+            if self._pid != os.getpid():
+                return False
+            if self._checked or self._told(sight):
+                return True
+            return self._whole(sight) and self._witness is not None and self._witness.read() is not None
+
+    def _told(self, session: Session | Sight) -> bool:
+        """Whether the chain holds what this process left in it."""
+        return self._pending is not None and _holds(session, self._pending)
+
+    def _whole(self, session: Session | Sight) -> bool:
         """Whether the chain holds what any worker of this folder has told."""
         marks = []
         for path in self._witnesses():
@@ -204,7 +232,7 @@ class Place:
                 self._file = None
 
 
-def _holds(session: Session, mark: Mark) -> bool:
+def _holds(session: Session | Sight, mark: Mark) -> bool:
     if mark == session.start:
         return True
     row = session.store.row(session.connection, _ENTRY, (session.dataset.id, mark.sequence))
@@ -350,15 +378,51 @@ class _Epochs:
         kept = session.entry("sequence", found[2])
         if secret is None or kept is None or kept[1].get("of", kept[0]) != paid.sequence:
             return None
-        state = bytes(secret[0])
-        if kept[1].get("secret") != chain.secret_mac(session.dataset.tag_key, paid.sequence, state):
-            return None
-        try:
-            vector = SparseVector.from_bytes(state, stream=ask.stream)
-        except ParameterError:
-            return None
-        fits = vector.threshold == ask.threshold and vector.epsilon == ask.terms.config.epsilon
-        return Epoch(vector, paid) if vector.open and fits else None
+        mac = kept[1].get("secret")
+        vector = _taken_up(
+            session.dataset, ask.terms, ask.threshold, ask.stream, paid.sequence, secret[0], mac
+        )
+        return None if vector is None else Epoch(vector, paid)
+
+
+def _taken_up(
+    dataset: Dataset,
+    terms: Terms,
+    threshold: int,
+    stream: RandomStream,
+    paid: int,
+    secret: bytes,
+    mac: object,
+) -> SparseVector | None:
+    """Return the open epoch that a secret is the state of; None where it was changed, or has ended."""
+    state = bytes(secret)
+    if mac != chain.secret_mac(dataset.tag_key, paid, state):
+        return None
+    try:
+        vector = SparseVector.from_bytes(state, stream=stream)
+    except ParameterError:
+        return None
+    same = vector.threshold == threshold and vector.epsilon == terms.config.epsilon
+    return vector if vector.open and same else None
+
+
+def held(sight: Sight, terms: Terms, place: Place, threshold: int, analyst: str) -> bool:
+    """Return whether the next question of an analyst, asked here, would be asked in an open epoch."""
+    store, connection, dataset, _ = sight
+    if not place.keeps(sight):
+        return False
+    found = store.row(connection, _EPOCH, (dataset.id, terms.names.release, place.name, analyst))
+    if found is None:
+        return False
+    secret = store.row(connection, _SECRET, (dataset.id, found[0]))
+    entry = store.row(connection, _KEPT, (dataset.id, found[2]))
+    if secret is None or entry is None:
+        return False
+    fields = json.loads(entry[0])
+    if fields.get("of", found[2]) != found[0]:
+        return False
+    mac = fields.get("secret")
+    return _taken_up(dataset, terms, threshold, stream_of(), found[0], secret[0], mac) is not None
 
 
 def threshold_of(config: ServiceConfig) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,6 +14,7 @@ from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
 from confide.ledger.session import read_vector
 from confide.service.cache import MOMENT
+from confide.service.epochs import Sight
 from confide.service.records import AccountLine, Analyst, BudgetView, KeyRevoked, Overview
 from confide.service.tables import COUNTS
 from confide.service.terms import Terms
@@ -31,8 +32,10 @@ _VALID = "SELECT 1 FROM confide_service_key WHERE dataset_id = ? AND prefix = ? 
 _KEYS = "SELECT name, revoked FROM confide_service_key WHERE dataset_id = ?"
 
 
-def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
-    """Return an analyst's own account.
+def view(
+    parts: Parts, terms: Terms, analyst: Analyst, held: Callable[[Sight], bool] | None = None
+) -> BudgetView:
+    """Return an analyst's own account; `held` says whether an epoch of the analyst is open.
 
     Raises
     ------
@@ -47,7 +50,9 @@ def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
         if store.row(connection, _VALID, (dataset.id, analyst.prefix)) is None:
             raise KeyRevoked("The key is not valid.", "Use the newest key.")
         found = accounts(store, connection, dataset).get(name)
-        total, rests = balance(store, connection, dataset)[1], [0, 0]
+        mark, total = balance(store, connection, dataset)
+        rests = [0, 0]
+        epoch = held is not None and held(Sight(store, connection, dataset, mark))
         if terms.blocks:
             for at, (whose, size) in enumerate(((name, config.analyst_block), ("", config.block))):
                 place = (dataset.id, terms.names.release, whose, size, str(config.slack))
@@ -63,7 +68,7 @@ def view(parts: Parts, terms: Terms, analyst: Analyst) -> BudgetView:
     most = _whole(budget.limit, terms.needed, config.block)
     if count is not None and most is not None:
         count = min(count, most)
-    exhausted = not terms.covered(total, rests[1])
+    exhausted = terms.exhausted(found, total, (rests[0], rests[1]), epoch)
     return BudgetView(
         name,
         budget.spending(limit),

@@ -74,9 +74,10 @@ class BudgetView:
     limit, spent, left : Spending
     answers : int or None
         New queries (epochs under the sparse vector) that the account alone still allows; None: no limit. 0
-        where the total covers none.
+        where `total_exhausted`.
     total_exhausted : bool
-        Whether the total refuses one new answer: what a free refusal would show, and no amount of the total.
+        Whether the total refuses one new question that the account covers (in an epoch that is open here, if
+        there is one): what a free refusal would show, and no amount of the total.
     """
 
     name: str

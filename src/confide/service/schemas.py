@@ -60,7 +60,9 @@ class Budget(_Closed):
         description="New answers (epochs) that the account still allows, whatever others leave of the total; "
         "0 once that covers none."
     )
-    total_exhausted: bool = Field(description="Whether the model's total refuses one new answer.")
+    total_exhausted: bool = Field(
+        description="Whether the model's total refuses one new answer that the account covers."
+    )
 
 
 class Guaranteed(_Closed):

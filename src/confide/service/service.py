@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from confide.errors import ParameterError
@@ -26,6 +27,7 @@ from confide.service.canonical import Names, Reader, model_digest
 from confide.service.conditions import Conditions, Lateness
 from confide.service.config import ServiceConfig
 from confide.service.epochs import AskStable, Place, stream_of, threshold_of
+from confide.service.epochs import held as epoch_held
 from confide.service.reading import overview, view
 from confide.service.records import (
     ANSWERED,
@@ -213,7 +215,16 @@ class Service:
             If the key ended meanwhile.
         RefusedError, LedgerError
         """
-        return view(self._parts, self._terms, analyst)
+        held = None
+        if self._place is not None:
+            held = partial(
+                epoch_held,
+                terms=self._terms,
+                place=self._place,
+                threshold=self._threshold,
+                analyst=analyst.name,
+            )
+        return view(self._parts, self._terms, analyst, held)
 
     def overview(self, points: int = 500) -> Overview:
         """Return everything, for the owner; `points` of history at most."""

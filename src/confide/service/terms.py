@@ -191,10 +191,34 @@ class Terms:
             self._own[blocks] = Own(vector, chain.canonical(amounts))
         return self._own[blocks]
 
-    def covered(self, spent: Vector, before: int) -> bool:
-        """Return whether a total that spent so much, with `before` answers paid, covers one new answer."""
-        needed = self.worst(_needed(1, before, self.config.block)[0], 1)
-        return fits(spent, needed, self.parts.dataset.budget.limit) is not None
+    def exhausted(
+        self, account: tuple[Vector, Vector], total: Vector, paid: tuple[int, int], held: bool
+    ) -> bool:
+        """Return whether one new question would meet `TotalExhausted`.
+
+        As `check` asks: the account first. An account that does not cover the question is told nothing of the
+        total, so that it sees nothing of others where the limits add up to the total at most.
+
+        Parameters
+        ----------
+        account : (limit, spent)
+            Of who asks.
+        total : vector
+            Spent in all.
+        paid : (int, int)
+            Answers that are left of the open block of the account, and of the total.
+        held : bool
+            Whether an epoch is open, which a stable answer costs nothing in.
+        """
+        config, (limit, spent) = self.config, account
+        if config.stable:
+            own = needed = self.worst(1 - held, 1)
+        else:
+            own = self.own(_needed(1, paid[0], config.analyst_block)[0]).vector
+            needed = self.price(_needed(1, paid[1], config.block)[0]).vector
+        if fits(spent, own, limit) is None:
+            return False
+        return fits(total, needed, self.parts.dataset.budget.limit) is None
 
     def charge_unstable(self, session: Session, analyst: str, count: int) -> Vector:
         """Append the entry that pays for the answers to `count` unstable rows; return what it charged.
