@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import logging
+import re
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from confide.errors import OutOfReachError
 from confide.service import routes, visit
 from confide.service.records import Analyst, UnknownKeys
 from confide.service.schedule import Schedule
@@ -45,7 +47,8 @@ ASKED = {
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("known", [True, False])
-def test_a_slow_look_up_of_the_key_is_an_overrun_and_leaves_on_the_grid(on, name, known):
+def test_a_slow_look_up_of_the_key_is_an_overrun_and_leaves_on_the_grid(on, name, known, monkeypatch):
+    monkeypatch.setattr(Schedule, "tolerance", 1.0)  # a busy machine wakes late
     service, client = on(schedule_ms=80)
     method, path, body, status = ASKED[name]
     real = service.analyst_of
@@ -59,6 +62,51 @@ def test_a_slow_look_up_of_the_key_is_an_overrun_and_leaves_on_the_grid(on, name
     response = client.request(method, path, json=body, headers=ALICE)
     assert response.status_code == (status if known else 401)
     assert time.monotonic() - start >= 0.16
+    service.analyst_of = real
+    assert service.overruns == known  # for nobody nothing of the table is computed: the promise stands
+    assert _late(client) == (known, not known)
+
+
+def _late(client):
+    """Return the late answers, and those of who has no key, by the owner's counters."""
+    text = client.get("/metrics", headers={"Authorization": "Bearer owner-key"}).text
+    names = "confide_schedule_overruns_total", "confide_schedule_late_without_key_total"
+    return tuple(int(re.search(rf"^{name} (\d+)$", text, re.MULTILINE)[1]) for name in names)
+
+
+@pytest.mark.parametrize("path", ["/v1/guarantee", "/metrics", "/ready", "/", "/v1/budget"])
+def test_late_answers_to_nobody_do_not_touch_the_statement(on, path, monkeypatch):
+    monkeypatch.setattr(Schedule, "tolerance", 1.0)  # a busy machine wakes late
+    service, client = on(schedule_ms=40)
+    front, real = client.app.state.front, service.analyst_of
+
+    def slow(*_):
+        time.sleep(0.06)
+
+    def too_many(key):
+        slow()
+        raise UnknownKeys(0.3)
+
+    read = front.promise
+    front.promise, front.look = lambda: slow() or read(), slow
+    service.analyst_of = too_many
+    how = {"/": {"auth": ("x", "nobody")}, "/v1/budget": {"headers": ALICE}}.get(path, {})
+    client.get(path, **how)
+    front.promise, service.analyst_of = read, real
+    assert service.overruns == 0
+    assert _late(client) == (0, 1)
+    assert "left late" not in client.get("/v1/guarantee").json()["sentence"]
+
+
+def test_a_look_up_that_fails_late_may_be_an_analysts(on):
+    service, client = on(schedule_ms=40)
+
+    def away(key):
+        time.sleep(0.06)
+        raise OutOfReachError("away", "Ask again.")
+
+    service.analyst_of = away
+    assert client.get("/v1/budget", headers=ALICE).status_code == 503
     assert service.overruns == 1
 
 

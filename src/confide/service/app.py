@@ -28,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confide.errors import ConfideError, OutOfReachError, ParameterError
-from confide.service.metrics import OVERRUNS, Counters
+from confide.service.metrics import OVERRUNS, STRANGERS, Counters
 from confide.service.problems import MEDIA_TYPE, ProblemError
 from confide.service.rows import RowReader
 from confide.service.schedule import Schedule
@@ -101,6 +101,10 @@ class Front:
     def _late(self) -> None:
         self.counters.add(OVERRUNS)
         self.service.overran()
+
+    def late_to_nobody(self) -> None:
+        """Count a late answer to who has no key: nothing of the table was computed for it."""
+        self.counters.add(STRANGERS)
 
     def promise(self) -> Promise:
         """Return the service's guarantee, at most `PROMISED` seconds old.

@@ -23,9 +23,10 @@ from pathlib import Path
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ROUTES = ("predict", "budget", "guarantee", "health", "ready", "metrics", "page", "other")
 CLASSES = ("2xx", "4xx", "5xx")
-#: Rows of requests that fit the schema; overruns of the schedule; requests refused though they fit.
-ROWS, OVERRUNS, REFUSED = "rows", "overruns", "refused"
-_NAMES = (*(f"{route} {code}" for route in ROUTES for code in CLASSES), ROWS, OVERRUNS, REFUSED)
+#: Rows of requests that fit the schema; overruns of the schedule; requests refused though they fit; late
+#: answers to who has no key, which are no overruns.
+ROWS, OVERRUNS, REFUSED, STRANGERS = "rows", "overruns", "refused", "strangers"
+_NAMES = (*(f"{route} {code}" for route in ROUTES for code in CLASSES), ROWS, OVERRUNS, REFUSED, STRANGERS)
 _PLACE = {name: place for place, name in enumerate(_NAMES)}
 _COUNT = struct.Struct("<q")
 
@@ -116,6 +117,9 @@ def exposition(
             "# HELP confide_schedule_overruns_total Answers that left after their public time.",
             "# TYPE confide_schedule_overruns_total counter",
             f"confide_schedule_overruns_total {counts[OVERRUNS]}",
+            "# HELP confide_schedule_late_without_key_total Late answers to requests without a known key.",
+            "# TYPE confide_schedule_late_without_key_total counter",
+            f"confide_schedule_late_without_key_total {counts[STRANGERS]}",
             "# HELP confide_refused_total Well-formed requests that were refused.",
             "# TYPE confide_refused_total counter",
             f"confide_refused_total {counts[REFUSED]}",

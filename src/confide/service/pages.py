@@ -128,8 +128,8 @@ async def _owner(front: Front, request: Request) -> tuple[Analyst, str] | None:
         key = base64.b64decode(word.strip(), validate=True).decode("ascii").partition(":")[2]
     except (binascii.Error, ValueError):
         return None
-    async with Visit(front):
-        analyst = await front.call(front.service.analyst_of, key)
+    async with Visit(front) as visit:
+        analyst = await visit.holder(key)
     return (analyst, key) if analyst is not None and analyst.owner else None
 
 

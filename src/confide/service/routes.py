@@ -95,7 +95,7 @@ def add(app: FastAPI, front: Front) -> None:
     )
     async def guarantee() -> Response:
         """Say the guarantee of all answers together, and of one."""
-        async with Visit(front):
+        async with Visit(front, keyed=False):
             body = await front.call(promised, front)
         return _json(body)
 
@@ -113,7 +113,7 @@ def add(app: FastAPI, front: Front) -> None:
     async def ready() -> Response:
         """Say that the store is there and was not rolled back, as its worker last saw, each second."""
         if not front.watched:
-            async with Visit(front):
+            async with Visit(front, keyed=False):
                 await front.call(front.look)
         front.ready()  # at once: a probe is no answer, and cannot be late
         return _json({"status": "ready"})
@@ -131,7 +131,7 @@ def add(app: FastAPI, front: Front) -> None:
     async def counters(request: Request) -> Response:
         """Say public constants of the configuration; to owner and monitor counts and the total too."""
         key = key_of(request) if "authorization" in request.headers else None
-        async with Visit(front) as visit:
+        async with Visit(front, keyed=key is not None) as visit:
             counts, amounts = None, {}
             if key is not None:
                 caller = await visit.caller(key, monitor=True)

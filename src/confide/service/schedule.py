@@ -113,8 +113,8 @@ class Schedule:
             return due, False
         return arrival + math.ceil((now - arrival) / self.step) * self.step, True
 
-    async def wait(self, arrival: float, rows: int) -> None:
-        """Return at the request's time."""
+    async def wait(self, arrival: float, rows: int, overrun: Callable[[], None] | None = None) -> None:
+        """Return at the request's time; call `overrun`, or else the schedule's own, where that is late."""
         if not self.step:
             return
         leaves, late = self.next_point(arrival, rows, time.monotonic())
@@ -127,11 +127,11 @@ class Schedule:
             # The process was busy, maybe with another's request: how long must not show.
             leaves, late = self.next_point(arrival, rows, now)[0], True
         if late:
-            self._count()
+            self._count(overrun or self.overrun)
 
-    def _count(self) -> None:
-        if self.overrun is not None:
-            self.overrun()
+    def _count(self, overrun: Callable[[], None] | None) -> None:
+        if overrun is not None:
+            overrun()
         self._untold += 1
         now = time.monotonic()
         if now - self._told >= QUIET_SECONDS:

@@ -12,6 +12,9 @@ an analyst over its rate                    429 on the schedule, before the body
 a body that cannot be read, wrong rows      400, 413, 415, 422 on the schedule
 a body that comes slowly                    arrived with its last byte: no overrun of ours
 a body that takes longer than `SECONDS`     408
+late, without a key or with one of nobody   counted apart: it tells nothing of the table, and anybody could
+                                            make it so
+late, the key not looked up: no store       an overrun: it may be an analyst's
 a header twice that says who or which       400: a gateway might have read the other one
 ==========================================  =========================================================
 """
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from confide.service.bodies import read
 from confide.service.problems import ProblemError, unreadable
+from confide.service.records import UnknownKeys
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -47,12 +51,21 @@ class Visit:
         On the monotonic clock; of the last byte, once a body was received.
     rows : int
         That are asked.
+    stranger : bool
+        Whether it is known that nobody asks who has a key: for such a one nothing of the table is computed.
+
+    Parameters
+    ----------
+    front : Front
+    keyed : bool
+        Whether the request shows a key.
     """
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, *, keyed: bool = True) -> None:
         self.front = front
         self.arrival = time.monotonic()
         self.rows = 0
+        self.stranger = not keyed
 
     async def __aenter__(self) -> Visit:
         return self
@@ -61,7 +74,8 @@ class Visit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None or issubclass(kind, Exception):  # not where the task was cancelled: nobody waits
-            await self.front.schedule.wait(self.arrival, self.rows)
+            late = self.front.late_to_nobody if self.stranger else None
+            await self.front.schedule.wait(self.arrival, self.rows, late)
 
     async def receive(self, request: Request, media_type: str, limit: int) -> bytes:
         """Return the body; the request has arrived with its last byte.
@@ -104,11 +118,25 @@ class Visit:
         TooManyRequests
             Of an analyst; of keys that nobody has, `UnknownKeys`.
         """
-        service = self.front.service
-        analyst = await self.front.call(service.analyst_of, key)
+        analyst = await self.holder(key)
         if analyst is None or (analyst.monitor and not monitor):
             raise unknown_key()
-        service.admit(analyst)
+        self.front.service.admit(analyst)
+        return analyst
+
+    async def holder(self, key: str) -> Analyst | None:
+        """Return whose a key is, or None.
+
+        Raises
+        ------
+        UnknownKeys
+        """
+        try:
+            analyst = await self.front.call(self.front.service.analyst_of, key)
+        except UnknownKeys:
+            self.stranger = True
+            raise
+        self.stranger = analyst is None
         return analyst
 
     async def question(
