@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 import pandas as pd
 import pytest
 from fastapi.testclient import TestClient
 
 import confide
+from confide.errors import LedgerError
 from confide.ledger import Ledger
 from confide.schema import Column, Schema
 from confide.service import Service, ServiceConfig
 from confide.service.app import create_app
+from confide.service.keys import metrics_key
 from confide.service.records import OWNER
 
 SCHEMA = Schema(
@@ -139,8 +145,6 @@ def test_epochs_over_http(opened):
 
 
 def test_a_store_out_of_reach_is_a_503_that_asks_to_come_again(opened, monkeypatch):
-    from confide.errors import LedgerError
-
     service, client = opened()
     key = service.grant("ann", 1)
     service.analyst_of(key)
@@ -155,3 +159,46 @@ def test_a_store_out_of_reach_is_a_503_that_asks_to_come_again(opened, monkeypat
     assert "SECRET" not in response.text
     monkeypatch.undo()
     assert ask(client, key, [20], request_id="r").json()["replayed"] is False
+
+
+@pytest.mark.parametrize("settings", [{}, {"release": "sparse_vector", "delta": "1e-6"}])
+def test_a_store_rolled_back_under_a_running_service_is_a_503_wherever_it_is_read(
+    model, sqlite_url, tmp_path, settings, monkeypatch
+):
+    ledger = Ledger.open(sqlite_url, dataset="visits", epsilon=2, delta="1e-3", adjacency="replace_one")
+    service = Service.open(model, ledger, ServiceConfig.of(epsilon="1/10", schedule_ms=1, **settings))
+    client = TestClient(create_app(service))
+    monkeypatch.setattr("confide.service.app.PROMISED", 0)
+    keys = {name: service.grant(name, 1, "1e-4") for name in ("ann", OWNER)}
+    monitor = metrics_key(ledger)
+    store, old = tmp_path / "ledger.db", tmp_path / "old.db"
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(old)) as target:
+        source.backup(target)
+    ask(client, keys["ann"], [20, 54])
+
+    def statuses():
+        def bearer(key):
+            return {"Authorization": f"Bearer {key}"}
+
+        page = {"auth": (OWNER, keys[OWNER])}
+        return [
+            ask(client, keys["ann"], [30]).status_code,
+            client.get("/v1/budget", headers=bearer(keys["ann"])).status_code,
+            client.get("/v1/guarantee").status_code,
+            client.get("/metrics").status_code,
+            client.get("/metrics", headers=bearer(monitor)).status_code,
+            client.get("/", **page).status_code,
+            client.get("/live", **page).status_code,
+        ]
+
+    assert statuses() == [200] * 7
+    for end in ("-wal", "-shm"):
+        store.with_name(store.name + end).unlink(missing_ok=True)
+    os.replace(old, store)  # the service is open all the while
+    assert statuses() == [503] * 7
+    body = client.get("/v1/budget", headers={"Authorization": f"Bearer {keys['ann']}"}).json()
+    assert body["type"].endswith(":ledger")
+    for read in (service.overview, service.amounts, service.guarantee):
+        with pytest.raises(LedgerError, match="rolled back"):
+            read()
+    service.close()

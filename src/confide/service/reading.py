@@ -7,17 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.ledger.budget import Budget, Quantity, Vector, left, unknown_analyst
+from confide.ledger.chain import Mark
 from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
-from confide.ledger.session import read_vector
+from confide.ledger.session import check_seen, read_vector, seen_before
 from confide.service.cache import MOMENT
 from confide.service.epochs import Sight
 from confide.service.records import AccountLine, Analyst, BudgetView, KeyRevoked, Overview
 from confide.service.tables import COUNTS
 from confide.service.terms import Terms
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 _BLOCK = (
     "SELECT answers_left FROM confide_service_block "
@@ -43,14 +47,16 @@ def view(
         If the key that was shown is not valid any more.
     RefusedError
         If there is no account.
+    LedgerError
+        If the store cannot be read, or was rolled back.
     """
     store, dataset, name = parts.store, parts.dataset, analyst.name
-    config = terms.config
+    config, seen = terms.config, _seen(parts)
     with store.reading() as connection:
+        mark, total = _balance(parts, connection, seen)
         if store.row(connection, _VALID, (dataset.id, analyst.prefix)) is None:
             raise KeyRevoked("The key is not valid.", "Use the newest key.")
         found = accounts(store, connection, dataset).get(name)
-        mark, total = balance(store, connection, dataset)
         rests = [0, 0]
         epoch = held is not None and held(Sight(store, connection, dataset, mark))
         if terms.blocks:
@@ -79,6 +85,20 @@ def view(
     )
 
 
+def _seen(parts: Parts) -> list[Mark]:
+    """Return the places of the chain that were seen: before the view of the store begins."""
+    store, dataset, directory = parts.store, parts.dataset, parts.directory
+    counter = None if directory is None else store.counter(directory, dataset.ledger_id)
+    return seen_before(store, dataset, counter)
+
+
+def _balance(parts: Parts, connection: Connection, seen: Sequence[Mark]) -> tuple[Mark, Vector]:
+    """Return the head of the chain and the total spent, of a store that was not rolled back."""
+    mark, spent = balance(parts.store, connection, parts.dataset)
+    check_seen(parts.store, connection, parts.dataset, mark, seen)
+    return mark, spent
+
+
 def _whole(rest: Vector, each: Vector, size: int, more: int = 0) -> int | None:
     """Return for how many answers `rest` pays, in blocks of `size` at `each`, and `more`; None: no limit."""
     times = [_times(part, one) for part, one in zip(rest, each) if one]
@@ -95,11 +115,18 @@ def _times(rest: Quantity, each: Quantity) -> int | None:
 
 
 def overview(parts: Parts, points: int) -> Overview:
-    """Return everything, for the owner."""
+    """Return everything, for the owner.
+
+    Raises
+    ------
+    LedgerError
+        If the store cannot be read, or was rolled back.
+    """
     store, dataset = parts.store, parts.dataset
     budget, number = dataset.budget, dataset.id
+    seen = _seen(parts)
     with store.reading() as connection:
-        spent = balance(store, connection, dataset)[1]
+        spent = _balance(parts, connection, seen)[1]
         listed = accounts(store, connection, dataset)
         counts: dict[str, Any] = {
             row[0]: tuple(map(int, row[1:])) for row in store.rows(connection, _COUNTS, (number,))

@@ -236,8 +236,9 @@ class Service:
         Raises
         ------
         LedgerError
-            If the store cannot be read.
+            If the store cannot be read, or was rolled back.
         """
+        self.check()
         spent, rest = self.ledger.total(), self.ledger.remaining()
         found = {
             "total_epsilon_spent": float(spent.epsilon),
@@ -257,8 +258,9 @@ class Service:
         Raises
         ------
         LedgerError
-            If the store cannot be read.
+            If the store cannot be read, or was rolled back: it no longer holds all that its total paid for.
         """
+        self.check()
         budget, config = self._parts.dataset.budget, self.config
         answer = self._terms.of_one()
         others = self._conditions.names()
