@@ -357,3 +357,99 @@ def test_verification_finds_acts_that_cannot_be(local, second):
     parts.run(second)
     with pytest.raises(LedgerError, match=r"Entry 3 .* key for the second time"):
         local.ledger.verify()
+
+
+def _insert(parts, prefix, name, kind=0, created="2999-01-01T00:00:00.000Z"):
+    """Write a key past the ledger, as somebody may who can write the store."""
+    with parts.store.writing() as connection:
+        row = (parts.dataset.id, prefix, name, kind, keys._digest(f"confide_{prefix}_x"), created)
+        parts.store.execute(connection, keys._INSERT, row)
+
+
+def _change(parts, sql, *parameters):
+    with parts.store.writing() as connection:
+        parts.store.execute(connection, f"UPDATE confide_service_key SET {sql}", parameters)
+
+
+FORGED = {
+    "a key of nobody's giving": (lambda parts, _: _insert(parts, "0" * 16, "ann"), "no entry that gave it"),
+    "an owner's key": (lambda parts, _: _insert(parts, "0" * 16, "owner", 1), "no entry that gave it"),
+    "a key that was revoked": (lambda parts, _: _change(parts, "revoked = NULL"), "was revoked at 20"),
+    "another holder": (
+        lambda parts, held: _change(parts, "name = 'eve' WHERE prefix = ?", held["bob"]),
+        "was given to 'bob'",
+    ),
+    "an analyst as the owner": (
+        lambda parts, held: _change(parts, "owner = 1 WHERE prefix = ?", held["bob"]),
+        "none of that kind",
+    ),
+    "an owner dated back": (
+        lambda parts, _: _insert(parts, "0" * 16, "bob", 1, "2000-01-01T00:00:00.000Z"),
+        "none of that kind",
+    ),
+    "a monitor as an analyst": (
+        lambda parts, held: _change(parts, "owner = 0 WHERE prefix = ?", held["metrics"]),
+        "none of that kind",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_key_that_the_chain_did_not_give_is_found(bench, name):
+    bench.open()
+    ledger, parts = bench.ledger, bench.ledger.parts()
+    held = {"ann": keys.grant(ledger, "ann", 1), "bob": keys.grant(ledger, "bob", 1)}
+    held |= {"metrics": keys.metrics_key(ledger), "owner": keys.owner_key(ledger)}
+    keys.revoke(ledger, "ann")
+    assert ledger.verify().older_keys == ()
+    ledger.check()
+    forge, found = FORGED[name]
+    forge(parts, {holder: key.split("_")[1] for holder, key in held.items()})
+    for look in (ledger.verify, ledger.check):
+        with pytest.raises(LedgerError, match=found) as caught:
+            look()
+        assert "changed past the ledger" in caught.value.fact
+        assert "rotate" in caught.value.remedy
+
+
+def test_keys_of_an_older_version_are_left_alone_and_named(bench):
+    bench.open()
+    ledger, parts = bench.ledger, bench.ledger.parts()
+    keys.prepare(parts.store)
+    _insert(parts, "0" * 16, "ann", created="2020-01-01T00:00:00.000Z")
+    ledger.check()
+    assert ledger.verify().older_keys == ("ann (confide_0000000000000000)",)
+    keys.grant(ledger, "bob", 1)  # the first entry of keys
+    ledger.check()
+    assert ledger.verify().older_keys == ("ann (confide_0000000000000000)",)
+    keys.rotate(ledger, "ann")
+    ledger.check()
+    assert ledger.verify().older_keys == ()
+
+
+def test_a_look_at_the_keys_reads_each_entry_once_and_anew_in_another_chain(local, monkeypatch):
+    from confide.ledger.keys import Keys
+
+    local.open()
+    read, real = [], Keys.note
+    monkeypatch.setattr(
+        Keys, "note", lambda self, fields: read.append(fields["holder"]) or real(self, fields)
+    )
+    keys.grant(local.ledger, "ann", 1)
+    local.ledger.check()
+    local.ledger.check()
+    keys.rotate(local.ledger, "ann")
+    local.ledger.check()
+    assert read == ["ann", "ann"]
+    parts = local.ledger.parts()
+    held = parts.store.keys[parts.dataset.ledger_id]
+    held._read = held._read._replace(hash="0" * 64)
+    local.ledger.check()
+    assert read == ["ann"] * 4
+
+
+def test_names_that_are_no_analysts_are_the_ledgers():
+    from confide.ledger.keys import MONITOR, OWNER
+    from confide.service import records
+
+    assert (OWNER, MONITOR) == (records.OWNER, records.METRICS)

@@ -74,7 +74,7 @@ def create(
 def show(
     ledger: LedgerUrl,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check hash chain, balances, secrets, guards and counter.")
+        bool, typer.Option("--verify", help="Check hash chain, balances, secrets, guards, counter and keys.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help=f"List all charges, not only the last {LISTED}.")
@@ -101,6 +101,9 @@ def show(
         opened = _open(ledger, counter)
         verified = opened.verify() if verify else None
         entries = None if verified is None else verified.entries
+        for holder in () if verified is None else verified.older_keys:
+            line = f"Key of {holder}: older than the entries of keys, or dated back; for a new one: rotate."
+            typer.echo(line, err=True)
         _print_state(opened, as_json, verified=entries, listed=None if everything else LISTED)
 
 
@@ -201,7 +204,7 @@ def _print_state(ledger: Ledger, as_json: bool, *, verified: int | None, listed:
     noun = "entry" if state["entries"] == 1 else "entries"
     line(f"{state['entries']} {noun}; last hash {state['head'][:16]}.")
     if verified is not None:
-        line(f"Verified: {verified} entries, balances, secrets and guards are in order.")
+        line(f"Verified: {verified} entries, balances, secrets, guards and keys are in order.")
     if state["refused"]:
         line(_cell(state["refused"], "red"))
     for assumption in ledger.assumptions:

@@ -146,19 +146,22 @@ class Handle:
         return () if kept else (counters.UNDETECTED,)
 
     def check(self) -> None:
-        """Check the head of the chain, its last entry and the counter; reads nothing else (`verify` does).
+        """Check the head of the chain, its last entry, the counter and the valid keys (`verify`: all of it).
 
         Raises
         ------
         LedgerError
             If the store was rolled back, replaced, or changed past the ledger.
         """
+        from confide.ledger.keys import Keys
         from confide.ledger.reading import balance
         from confide.ledger.session import check_seen
 
         store, row, seen = self._store, self._load(), self._seen()
         with store.reading() as connection:
-            check_seen(store, connection, row, balance(store, connection, row)[0], seen)
+            head = balance(store, connection, row)[0]
+            check_seen(store, connection, row, head, seen)
+            Keys.up_to(store, connection, row, head).check(store, connection, row)
 
     def uncounted(self) -> str:
         """Return what to tell an owner whose ledger has no counter here; empty where there is one.

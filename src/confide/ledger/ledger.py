@@ -461,7 +461,7 @@ class Ledger(Handle):
             return reading.export(store, connection, row, format)
 
     def verify(self) -> Verification:
-        """Check chain, balances, accounts, secrets, guards and counter.
+        """Check chain, balances, accounts, secrets, guards, counter and valid keys.
 
         Raises
         ------

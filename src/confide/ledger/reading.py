@@ -13,6 +13,7 @@ from confide.ledger import chain
 from confide.ledger.budget import Budget, Vector, add, fits, left, parse, refusal, unknown_analyst, zero
 from confide.ledger.chain import Mark
 from confide.ledger.counter import UNDETECTED
+from confide.ledger.keys import Keys
 from confide.ledger.names import plain
 from confide.ledger.records import AccountState, Preview, Verification
 from confide.ledger.session import (
@@ -140,7 +141,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
     mark, spent = balance(store, connection, dataset, check=False)
     reservations: dict[int, dict[str, Any]] = {}
     versions = []
-    keys = _Keys()
+    keys = Keys()
     created = ""
     for row in entries(store, connection, dataset):
         fields = json.loads(row[4])
@@ -198,32 +199,6 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
         "charges": list(reservations.values()),
         "refused": refused,
     }
-
-
-class _Keys:
-    """Who held which key from when to when, by the entries of a chain.
-
-    A key that was given before there were entries of keys has no beginning here.
-    """
-
-    def __init__(self) -> None:
-        self.lines: dict[str, dict[str, Any]] = {}
-
-    def note(self, fields: dict[str, Any]) -> bool:
-        """Add an entry; return whether its keys begin once and end once, each of one holder."""
-        holder, key, fits = fields["holder"], fields["key"], fields["act"] in chain.ACTS
-        for old in fields["ended"]:
-            line = self.lines.setdefault(old, _key_line(old, holder))
-            fits = fits and line["analyst"] == holder and line["until"] is None
-            line |= {"until": fields["time"], "ended_by": fields["act"]}
-        if key is not None:
-            fits = fits and key not in self.lines
-            self.lines[key] = {**_key_line(key, holder), "since": fields["time"]}
-        return fits
-
-
-def _key_line(key: str, holder: str) -> dict[str, Any]:
-    return {"key": key, "analyst": holder, "since": None, "until": None, "ended_by": None}
 
 
 def kept_secret(
@@ -311,7 +286,7 @@ def export(store: Store, connection: Connection, dataset: Dataset, form: str) ->
 def verify(
     store: Store, connection: Connection, dataset: Dataset, seen: Sequence[Mark], counted: bool
 ) -> Verification:
-    """Check the chain, the balances, the accounts, the secrets, the guards and the counter.
+    """Check the chain, the balances, the accounts, the secrets, the guards, the counter and the keys.
 
     Raises
     ------
@@ -325,7 +300,7 @@ def verify(
     versions: list[tuple[int, str, str]] = []
     macs: dict[int, str] = {}
     open_, closed = set[int](), set[int]()
-    keys = _Keys()
+    keys = Keys()
     previous, number = chain.GENESIS, 0
 
     for number, row in enumerate(entries(store, connection, dataset), start=1):
@@ -408,7 +383,8 @@ def verify(
             f"The triggers of {store.location} that refuse changes are missing.", "Restore the store."
         )
     check_seen(store, connection, dataset, mark, seen)
-    return Verification(number, previous, () if counted else (UNDETECTED,))
+    older = keys.check(store, connection, dataset)
+    return Verification(number, previous, () if counted else (UNDETECTED,), older)
 
 
 def _read(dataset: Dataset, number: int, body: str) -> dict[str, Any]:

@@ -141,8 +141,12 @@ class AccountState:
 
 
 class Verification(NamedTuple):
-    """A chain that was verified: number of entries, hash of the last, and what could not be checked."""
+    """A chain that was verified: number of entries, hash of the last, and what could not be checked.
+
+    `older_keys` are valid keys, by holder and public part, that were given before keys had entries.
+    """
 
     entries: int
     head: str
     assumptions: tuple[str, ...]
+    older_keys: tuple[str, ...] = ()

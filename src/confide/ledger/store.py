@@ -55,6 +55,8 @@ class Store:
         self.marks: dict[str, Mark] = {}
         #: Balances as this process last wrote them, by ledger id (`confide.ledger.session.Known`).
         self.known: dict[str, Any] = {}
+        #: Keys as far as this process has read a chain, by ledger id (`confide.ledger.keys`).
+        self.keys: dict[str, Any] = {}
         self._counters: dict[tuple[Path, str], Counter] = {}
         self._engine: Engine | None = None
         self._connection: Connection | None = None

@@ -41,6 +41,7 @@ from typing import Any
 from confide.errors import ParameterError, RefusedError
 from confide.ledger import Ledger, chain
 from confide.ledger.handle import Parts
+from confide.ledger.keys import KINDS
 from confide.ledger.names import name_of, one_spelling
 from confide.ledger.operations import Grant, KeyAct
 from confide.ledger.session import Session
@@ -52,7 +53,7 @@ from confide.service.tables import prepare
 _KEY = re.compile(r"confide_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOTHING = bytes(32)
 #: Of the column `owner`: whose key it is, where it is no analyst's.
-_OWNER, _MONITOR = 1, 2
+_OWNER, _MONITOR = KINDS[OWNER], KINDS[METRICS]
 #: Seconds for which a process trusts an analyst's key. A request checks again as it is charged or reads.
 _FRESH = 1.0
 #: Look-ups of keys that nobody has, of one worker: a second in the long run, and at once.
@@ -97,7 +98,7 @@ class Issue:
         KeyAct(act, self.name, _public(self.prefix), old).apply(session)
         # At once, so that what follows in the same transaction finds this key and not the old ones.
         now = _end(session, self.name)
-        kind = {OWNER: _OWNER, METRICS: _MONITOR}.get(self.name, 0)
+        kind = KINDS.get(self.name, 0)
         row = (session.dataset.id, self.prefix, self.name, kind, self.digest, now)
         session.store.execute(session.connection, _INSERT, row)
 
