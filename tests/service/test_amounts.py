@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from confide.service.amounts import decimal
+from confide.service.amounts import decimal, float_above, float_below
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,17 @@ def test_the_page_says_the_figures_of_a_ledger_that_adds_up_rho(local, rows):
     left = local.ledger.remaining()
     assert decimal(left.epsilon, up=False) in page
     assert decimal(left.rho, up=False) in page
+
+
+@given(st.fractions(min_value=0, max_value=10**6))
+@pytest.mark.filterwarnings("error")
+def test_a_double_of_what_is_spent_is_not_below_and_of_what_is_left_not_above(value):
+    above, below = float_above(value), float_below(value)
+    assert Fraction(below) <= value <= Fraction(above)
+    assert above in (below, math.nextafter(below, math.inf))
+    assert (above == below) == (Fraction(float(value)) == value)
+
+
+def test_an_endless_double_stays_endless():
+    assert float_above(math.inf) == float_below(math.inf) == math.inf
+    assert Fraction(float_below(Fraction(1, 10))) < Fraction(1, 10) <= Fraction(float_above(Fraction(1, 10)))

@@ -236,6 +236,35 @@ def test_the_monitors_key_reads_the_counters_and_nothing_else(client, service):
     for path in ("/", "/live"):
         assert client.get(path, auth=("x", "monitor-key")).status_code == 401
     assert not service[0].done
+    # Each of them counted in its rate, and past that it is told so.
+    assert service[0].admitted.count("metrics") == 5
+    service[0].full = True
+    for path in ("/v1/budget", "/metrics"):
+        problem(client.get(path, headers=monitor), 429, "rate")
+    problem(client.get("/", auth=("x", "monitor-key")), 429, "rate")
+
+
+@pytest.mark.parametrize("path", ["/v1/predict", "/", "/nope"])
+def test_a_body_with_two_lengths_is_refused(client, service, path):
+    import asyncio
+
+    head = [(b"content-type", b"application/json"), (b"authorization", b"Bearer alice-key")]
+    both = [(b"Content-Length", b"2"), (b"Transfer-Encoding", b"chunked")]
+    for extra, refused in ((both, True), (both[::-1], True), (both[:1], False), (both[1:], False)):
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message, sent=sent):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": head + extra}
+        asyncio.run(client.app(scope, receive, send))
+        answer = dict(sent[0]["headers"])
+        assert (b"the length of the body is said twice" in sent[1]["body"].lower()) is refused
+        assert ((sent[0]["status"], answer.get(b"connection")) == (400, b"close")) is refused
+    assert not service[0].done
 
 
 @pytest.mark.parametrize(

@@ -453,3 +453,35 @@ def test_names_that_are_no_analysts_are_the_ledgers():
     from confide.service import records
 
     assert (OWNER, MONITOR) == (records.OWNER, records.METRICS)
+
+
+def test_the_monitor_asks_nothing_of_the_service_itself(local):
+    local.open()
+    service = local.serve()
+    # An analyst of an older version, named like the monitor: there is an account of that name.
+    local.ledger.grant("metrics", 1)
+    monitor = service.analyst_of(keys.metrics_key(local.ledger))
+    assert monitor.monitor
+    before = local.ledger.verify()
+    for ask in (lambda: service.answer(monitor, [[1.0, 1.0]], "a"), lambda: service.budget(monitor)):
+        with pytest.raises(KeyRevoked, match="for the counters alone"):
+            ask()
+    assert local.ledger.verify() == before
+
+
+def test_an_old_analyst_named_like_the_monitor_is_not_made_one(bench):
+    bench.open()
+    ledger, parts = bench.ledger, bench.ledger.parts()
+    keys.prepare(parts.store)
+    ledger.grant("metrics", 1)
+    _insert(parts, "0" * 16, "metrics", created="2020-01-01T00:00:00.000Z")
+    before = ledger.verify()
+    assert before.older_keys == ("metrics (confide_0000000000000000)",)
+    with pytest.raises(RefusedError, match="of an analyst of an older version") as caught:
+        keys.rotate(ledger, "metrics")
+    assert "revoke metrics" in caught.value.remedy
+    assert ledger.verify() == before
+    keys.revoke(ledger, "metrics")
+    assert Keyring(parts).analyst_of(keys.metrics_key(ledger)).monitor
+    assert Keyring(parts).analyst_of(keys.rotate(ledger, "metrics")).monitor
+    ledger.verify()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -50,3 +51,15 @@ def decimal(value: Quantity, *, up: bool) -> str:
     count = -(-value // unit) if up else value // unit
     short = Decimal(int(count)).scaleb(place).normalize()
     return f"{short:f}" if -7 < short.adjusted() < 16 else str(short)
+
+
+def float_above(value: Quantity) -> float:
+    """Return the least double that is not below `value`: of what was spent."""
+    near = float(value)
+    return near if near >= value else math.nextafter(near, math.inf)
+
+
+def float_below(value: Quantity) -> float:
+    """Return the largest double that is not above `value`: of what is left."""
+    near = float(value)
+    return near if near <= value else math.nextafter(near, -math.inf)

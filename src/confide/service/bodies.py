@@ -6,6 +6,7 @@ body                                        outcome
 longer than the public limit                413, before it is read to its end
 another content type, or compressed         415
 the header of either twice                  400
+a length, and chunked besides               400, the connection ends (`confide.service.headers`)
 not UTF-8, no JSON, empty, no object        400
 NaN, Infinity                               400: no JSON
 a number past double range                  read as infinite, which no field takes: 422, the field named

@@ -35,6 +35,10 @@ HEADERS = (
     ("cache-control", "no-store"),
 )
 _ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS]
+_TWO_LENGTHS = (
+    "The length of the body is said twice.",
+    "Nothing was charged. Send Content-Length or Transfer-Encoding, not both.",
+)
 #: Path -> route, of what is counted.
 _ROUTES = {
     "/v1/predict": "predict",
@@ -78,21 +82,33 @@ class Headers:
             await send(message)
 
         try:
+            if _ambiguous(scope):
+                await _send_problem(told, 400, "malformed", *_TWO_LENGTHS, close=True)
+                return
             await self.app(scope, receive, told)
         except ClientDisconnect:
             return
         except Exception as error:
             _log.error("unexpected %s; its message may quote a cell and is not logged", _kind(error))
             if not begun:
-                await _send_problem(told)
+                await _send_problem(
+                    told, 500, "fault", "A fault of the service.", "Ask again with the same request id."
+                )
 
 
-async def _send_problem(send: Any) -> None:
-    body = ProblemError(
-        500, "fault", "A fault of the service.", "Ask again with the same request id."
-    ).encoded()
+def _ambiguous(scope: Scope) -> bool:
+    """Whether a body has two lengths: a gateway may have read the other one, and two requests as one."""
+    names = {name.lower() for name, _ in scope["headers"]}
+    return {b"content-length", b"transfer-encoding"} <= names
+
+
+async def _send_problem(
+    send: Any, status: int, code: str, title: str, detail: str, *, close: bool = False
+) -> None:
+    body = ProblemError(status, code, title, detail).encoded()
     head = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 500, "headers": head})
+    head += [(b"connection", b"close")] if close else []
+    await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -20,7 +20,10 @@ the bucket is empty                     the valid keys are listed, once a second
                                         is looked up, any other is `UnknownKeys` until the next list
 an analyst's key while others guess     found already, or listed: never refused for their sake; granted since
                                         the last list: within its second
-the monitor's key                       the counters of /metrics; everywhere else as a key that nobody has
+the monitor's key                       the counters of /metrics; everywhere else as a key that nobody has,
+                                        but counted in its rate
+an analyst of an older version who is   keeps its key, which is not rotated: the name is the monitor's
+named like the monitor
 a revoked key, again and again          as one that nobody has: it was forgotten when a look-up failed
 the store fails as keys are listed      told to who asked; listed again a second later
 ======================================  ================================================================
@@ -70,6 +73,7 @@ _INSERT = (
     "INSERT INTO confide_service_key (dataset_id, prefix, name, owner, digest, created) "
     "VALUES (?, ?, ?, ?, ?, ?)"
 )
+_KINDS_OF = "SELECT owner FROM confide_service_key WHERE dataset_id = ? AND name = ? AND revoked IS NULL"
 _EVER = "SELECT prefix FROM confide_service_key WHERE dataset_id = ? AND name = ?"
 _LIVE = (
     "SELECT prefix FROM confide_service_key "
@@ -92,6 +96,12 @@ class Issue:
         old = _living(session, self.name)
         if self.living and not old:
             raise _no_key(self.name)
+        if self.living and self.name == METRICS and not _monitors(session):
+            raise RefusedError(
+                f"The key of {METRICS!r} is that of an analyst of an older version, and the name is now "
+                "the monitor's.",
+                f"Grant the analyst another name, then: `confide ledger revoke {METRICS}`.",
+            )
         if self.grant is not None:
             self.grant.apply(session)
         act = "rotated" if self.living else "granted"
@@ -122,6 +132,12 @@ def _living(session: Session, name: str) -> tuple[str, ...]:
     """Return the public parts of a name's valid keys."""
     rows = session.store.rows(session.connection, _LIVE, (session.dataset.id, name))
     return tuple(_public(row[0]) for row in rows)
+
+
+def _monitors(session: Session) -> bool:
+    """Return whether all valid keys of the monitor's name are the monitor's."""
+    rows = session.store.rows(session.connection, _KINDS_OF, (session.dataset.id, METRICS))
+    return all(row[0] == _MONITOR for row in rows)
 
 
 def _end(session: Session, name: str) -> str:

@@ -130,6 +130,8 @@ async def _owner(front: Front, request: Request) -> tuple[Analyst, str] | None:
         return None
     async with Visit(front) as visit:
         analyst = await visit.holder(key)
+        if analyst is not None and not analyst.owner:
+            front.service.admit(analyst)
     return (analyst, key) if analyst is not None and analyst.owner else None
 
 

@@ -22,6 +22,7 @@ from confide.prediction.releases import release_of
 from confide.privacy import Event, Guarantee
 from confide.privacy.exact import Amount
 from confide.service import keys
+from confide.service.amounts import float_above, float_below
 from confide.service.answering import UNANSWERED, UNSTABLE, Ask, DrawingFailedError, Told, drawing_of
 from confide.service.canonical import Names, Reader, model_digest
 from confide.service.conditions import Conditions, Lateness
@@ -34,6 +35,7 @@ from confide.service.records import (
     Analyst,
     Answers,
     BudgetView,
+    KeyRevoked,
     Overview,
     Promise,
     RandomBitsFailed,
@@ -161,6 +163,7 @@ class Service:
         LedgerError
             If the store failed. The outcome may be unknown: ask again with the same request id.
         """
+        _asks(analyst)
         name = self._names.request(analyst.name, keys.request_name(request_id))
         matrix = self._read(rows)
         check_queries(self.model.certified, matrix)
@@ -212,9 +215,10 @@ class Service:
         Raises
         ------
         KeyRevoked
-            If the key ended meanwhile.
+            If the key ended meanwhile, and of the monitor, which has no account.
         RefusedError, LedgerError
         """
+        _asks(analyst)
         held = None
         if self._place is not None:
             held = partial(
@@ -241,12 +245,15 @@ class Service:
         self.check()
         spent, rest = self.ledger.total(), self.ledger.remaining()
         found = {
-            "total_epsilon_spent": float(spent.epsilon),
-            "total_epsilon_left": float(rest.epsilon),
-            "total_delta_spent": float(spent.delta),
+            "total_epsilon_spent": float_above(spent.epsilon),
+            "total_epsilon_left": float_below(rest.epsilon),
+            "total_delta_spent": float_above(spent.delta),
         }
         if spent.rho is not None and rest.rho is not None:
-            found |= {"total_rho_spent": float(spent.rho), "total_rho_left": float(rest.rho)}
+            found |= {
+                "total_rho_spent": float_above(spent.rho),
+                "total_rho_left": float_below(rest.rho),
+            }
         return found
 
     def guarantee(self) -> Promise:
@@ -312,3 +319,9 @@ class Service:
 
 
 _STATES = {UNSTABLE: NOT_STABLE, UNANSWERED: NOT_ANSWERED}
+def _asks(analyst: Analyst) -> None:
+    """Refuse the monitor, whose key is for the counters alone, also where an account has its name."""
+    if analyst.monitor:
+        raise KeyRevoked("The monitor's key is for the counters alone.", "Use the key of an analyst.")
+
+

@@ -119,9 +119,11 @@ class Visit:
             Of an analyst; of keys that nobody has, `UnknownKeys`.
         """
         analyst = await self.holder(key)
-        if analyst is None or (analyst.monitor and not monitor):
+        if analyst is None:
             raise unknown_key()
-        self.front.service.admit(analyst)
+        self.front.service.admit(analyst)  # first: a key that is refused has a rate too
+        if analyst.monitor and not monitor:
+            raise unknown_key()
         return analyst
 
     async def holder(self, key: str) -> Analyst | None:
