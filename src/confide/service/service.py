@@ -29,7 +29,7 @@ from confide.service.conditions import Conditions, Lateness
 from confide.service.config import ServiceConfig
 from confide.service.epochs import AskStable, Place, stream_of, threshold_of
 from confide.service.epochs import held as epoch_held
-from confide.service.reading import overview, view
+from confide.service.reading import booked, overview, view
 from confide.service.records import (
     ANSWERED,
     Analyst,
@@ -255,6 +255,24 @@ class Service:
                 "total_rho_left": float_below(rest.rho),
             }
         return found
+
+    def overbooked(self) -> str:
+        """Return what to tell the owner where an analyst may learn what was unstable for others; else empty.
+
+        That is where the total may refuse what an account covers, under the sparse vector: what an epoch
+        costs until its end depends on the table then.
+        """
+        budget = self._parts.dataset.budget
+        most = booked(self._parts) if self.config.stable else ()
+        if all(part <= whole for part, whole in zip(most, budget.limit, strict=False)):
+            return ""
+        return (
+            f"The limits of all accounts, with what was charged to none, add up to {budget.spending(most)}, "
+            f"above the ledger's total of {budget.spending(budget.limit)}. Near the total's end a refusal, "
+            "and 'total_exhausted', show an analyst what was unstable for others. That depends on the table; "
+            "the total covers it, no account does. Grant smaller limits (confide ledger grant NAME --epsilon "
+            "...), or create a ledger whose total is the sum."
+        )
 
     def guarantee(self) -> Promise:
         """Return what the service promises: of one answer, and of all answers to everybody.
