@@ -171,6 +171,39 @@ def test_check_says_the_guarantee_and_serves_nothing(model, ledger):
     assert body["adjacency"] == "replace_one"
 
 
+def test_limits_above_the_total_are_warned_of_under_the_sparse_vector(model, tmp_path):
+    from confide.ledger import Ledger
+    from confide.privacy import Event, Guarantee
+
+    handle = f"sqlite:///{tmp_path}/ledger.db#visits"
+    create = ("--epsilon", "5", "--delta", "1e-5", "--adjacency", "replace_one")
+    call("ledger", "create", "--ledger", handle, *create)
+    settings = ("--ledger", handle, "--epsilon", "1", "--delta", "1e-6", "--check")
+
+    def said(release, *more):
+        told = call("serve", model, *settings, "--release", release, *more)
+        assert "Warning" not in told.stdout
+        return " ".join(told.stderr.split())
+
+    for name, epsilon in (("ada", "3"), ("bob", "2")):
+        call("ledger", "grant", name, "--ledger", handle, "--epsilon", epsilon, "--delta", "5e-6")
+    assert "Warning" not in said("sparse_vector")
+    call("ledger", "grant", "bob", "--ledger", handle, "--epsilon", "2.5", "--delta", "5e-6")
+    warned = said("sparse_vector", "--json")
+    assert (
+        "add up to epsilon = 5.5, delta = 1e-05, above the ledger's total of epsilon = 5, delta = 1e-05."
+        in warned
+    )
+    assert "Grant smaller limits (confide ledger grant NAME --epsilon ...), or create a ledger" in warned
+    assert "Warning" in said("sparse_vector", "--then", "response", "--then-epsilon", "0.5")
+    assert "Warning" not in said("laplace")  # there it is no fact of the table
+    call("ledger", "grant", "bob", "--ledger", handle, "--epsilon", "2", "--delta", "5e-6")
+    assert "Warning" not in said("sparse_vector")
+    paid = Guarantee("0.25", 0, "replace_one", "row", Event.of("pure", epsilon="0.25"))
+    Ledger.from_handle(handle).charge(paid)  # to no account
+    assert "add up to epsilon = 5.25" in said("sparse_vector")
+
+
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [

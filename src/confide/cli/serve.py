@@ -155,6 +155,9 @@ def _opened(settings: object) -> dict:
     service = settings.opened()  # type: ignore[attr-defined]
     warn_uncounted(service.ledger)
     try:
+        told = service.overbooked()
+        if told:
+            typer.echo(f"Warning: {told}", err=True)
         return promised(create_app(service).state.front)
     finally:
         service.close()

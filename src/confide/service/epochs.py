@@ -1,9 +1,15 @@
 """The sparse vector over a store: an epoch is paid when it opens, and its secret moves on with each request.
 
-Each analyst has epochs of its own, so that an account bounds what its analyst learns, and nobody can see in
-what it pays whether another's query was unstable. The secret state (threshold noise, threshold, count) is
-kept with the ledger's secrets: its keyed hash stands in the chain, exports and listings leave it out. A row
-says which entry pays for the open epoch of an analyst and which entry kept its state last.
+Each analyst has epochs of its own, so that an account bounds what its analyst learns from its answers, and
+nobody can see in what it pays whether another's query was unstable. But what the total has spent counts all
+epochs, and how many there were depends on the table, by way of which queries were unstable. That is a
+function of answers that the total paid for, so it is within the total; it is within no account. Who sees the
+total sees it: owner and monitor, and an analyst whose account covers what the total refuses. Where the limits
+add up to the total at most there is no such analyst (`Service.overbooked`).
+
+The secret state (threshold noise, threshold, count) is kept with the ledger's secrets: its keyed hash stands
+in the chain, exports and listings leave it out. A row says which entry pays for the open epoch of an analyst
+and which entry kept its state last.
 
 An epoch belongs to a *place*: a random name in a file beside the counters, locked by the process that uses
 it. A restarted process takes the same place and goes on with its epochs; a second one finds it locked and

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from confide.ledger.budget import Budget, Quantity, Vector, left, unknown_analyst
+from confide.ledger.budget import Budget, Quantity, Vector, add, left, unknown_analyst, zero
 from confide.ledger.chain import Mark
 from confide.ledger.handle import Parts
 from confide.ledger.reading import accounts, balance
@@ -112,6 +112,23 @@ def _times(rest: Quantity, each: Quantity) -> int | None:
     if isinstance(rest, Fraction) and isinstance(each, Fraction):
         return rest // each
     return None
+
+
+def booked(parts: Parts) -> Vector:
+    """Return what the total would have to cover if every account were spent to its limit.
+
+    Limits, or what was spent where a limit was lowered below it; and what the total paid to no account: of
+    what was charged to it, the part that accounts did not pay.
+    """
+    store, dataset = parts.store, parts.dataset
+    with store.reading() as connection:
+        total = balance(store, connection, dataset)[1]
+        listed = accounts(store, connection, dataset).values()
+    paid = most = zero(dataset.budget)
+    for limit, spent in listed:
+        paid = tuple(map(add, paid, spent))
+        most = tuple(map(add, most, map(max, limit, spent)))
+    return tuple(map(add, most, left(paid, total)))
 
 
 def overview(parts: Parts, points: int) -> Overview:

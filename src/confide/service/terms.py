@@ -258,9 +258,11 @@ class Terms:
         if paid:  # what was paid for before stays free, whatever became of the limits
             # As if nobody had asked any of it before, or one request could ask who had. Refusals are free all
             # the same, and show how many answers the total still covers: with it how many others paid for,
-            # and over two requests whether they had paid for a row. That is a fact of what analysts ask, not
-            # of the table. Where the accounts' limits add up to the total at most, in blocks of one size, the
-            # total never refuses before the account, and shows nothing (serve.md, "What analysts see").
+            # and over two requests whether they had paid for a row. Without epochs that is a fact of what
+            # analysts ask, not of the table; how many epochs others paid for depends on the table too, which
+            # the total covers and no account. Where the accounts' limits add up to the total at most, in
+            # blocks of one size, the total never refuses before the account, and shows nothing (serve.md,
+            # "What analysts see").
             most = self.price(_needed(paid, before, config.block)[0])
             check(session, analyst, own.vector, most.vector)
         lefts = ((mine, own_left), (all_, rest)) if self.blocks else ()
