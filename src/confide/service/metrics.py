@@ -3,7 +3,8 @@
 What may be counted: that requests came, of which route and with which class of status, and overruns of the
 schedule. Never an answer, a label of an answer, a cache hit or k. The public part, without a key, is
 constants of the configuration alone: how many others ask, and whether they were refused, is not for other
-analysts. The keys of the owner and of the monitor show the counters too, and what is spent and left in all.
+analysts. The keys of the owner and of the monitor show the counters too, and what is spent and left in all:
+under the sparse vector that counts unstable rows of all analysts, which the total covers and no account does.
 
 Each worker owns one file of 8-byte counts in a folder of the service; whoever is asked adds all files up.
 A worker that ended leaves its counts behind, so a sum never falls.
