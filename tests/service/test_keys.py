@@ -485,3 +485,13 @@ def test_an_old_analyst_named_like_the_monitor_is_not_made_one(bench):
     assert Keyring(parts).analyst_of(keys.metrics_key(ledger)).monitor
     assert Keyring(parts).analyst_of(keys.rotate(ledger, "metrics")).monitor
     ledger.verify()
+
+
+def test_the_command_names_keys_of_an_older_version(local):
+    from confide.cli.app import app
+
+    keys.prepare(local.open().ledger.parts().store)
+    _insert(local.ledger.parts(), "0" * 16, "ann")
+    told = CliRunner().invoke(app, ["ledger", "show", "--verify", "--ledger", local.ledger.handle])
+    assert told.exit_code == 0
+    assert "Key of ann (confide_0000000000000000): older" in told.stderr
