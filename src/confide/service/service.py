@@ -336,10 +336,10 @@ class Service:
             self._place.close()
 
 
-_STATES = {UNSTABLE: NOT_STABLE, UNANSWERED: NOT_ANSWERED}
 def _asks(analyst: Analyst) -> None:
     """Refuse the monitor, whose key is for the counters alone, also where an account has its name."""
     if analyst.monitor:
         raise KeyRevoked("The monitor's key is for the counters alone.", "Use the key of an analyst.")
 
 
+_STATES = {UNSTABLE: NOT_STABLE, UNANSWERED: NOT_ANSWERED}
