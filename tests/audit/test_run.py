@@ -53,6 +53,63 @@ def test_an_audit_goes_on_where_it_stopped(tmp_path, monkeypatch):
         audit("labels.rounding", full=True, state=state)
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"mode": "full"}, "mode"),
+        ({"version": "0"}, "version"),
+        ({"sources": "0"}, "sources"),
+        ({"seed": 2}, "seed"),
+        ({"claims": ["labels.laplace"]}, "claims"),
+        ({"format": 1, "seed": None}, "format, seed"),
+    ],
+)
+def test_a_state_of_another_audit_is_refused(tmp_path, monkeypatch, other, told):
+    state = tmp_path / "state.jsonl"
+    header = running._header(claims("labels.rounding"), full=False, seed=1)
+    state.write_text(json.dumps(header | other) + "\n")
+    monkeypatch.setattr(running, "_attack", None)
+    with pytest.raises(ParameterError, match=f"differs: {told}\\.") as caught:
+        audit("labels.rounding", seed=1, state=state)
+    assert "remove it to attack anew" in caught.value.remedy
+    assert state.read_text() == json.dumps(header | other) + "\n"
+
+
+@pytest.mark.parametrize("first", ["", "[]", "no json"])
+def test_a_file_that_is_no_state_is_refused(tmp_path, first):
+    state = tmp_path / "notes.txt"
+    state.write_text(first)
+    with pytest.raises(ParameterError, match="its first line"):
+        audit("labels.rounding", seed=1, state=state)
+    assert state.read_text() == first
+
+
+def test_sources_tell_content_names_and_places(tmp_path):
+    def told(files):
+        for path in tmp_path.rglob("*.py"):
+            path.unlink()
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(content)
+        return running._sources(tmp_path)
+
+    first = told({"a.py": "x = 1\n", "b/c.py": ""})
+    others = ({"a.py": "x = 2\n", "b/c.py": ""}, {"a.py": "", "b/c.py": "x = 1\n"}, {"a.py": "x = 1\n"})
+    assert len({first, *map(told, others)}) == 4
+    assert told({"b/c.py": "", "a.py": "x = 1\n"}) == first
+
+
+def test_a_finished_state_is_told(tmp_path):
+    state = tmp_path / "state.jsonl"
+    asked = ["audit", "-m", "labels.rounding", "--seed", "3", "--state", str(state)]
+    first, again = COMMAND.invoke(app, asked), COMMAND.invoke(app, asked)
+    assert "results are from" not in first.stderr
+    assert f"All 9 results are from {state}; remove it to attack anew." in again.stderr
+    other = COMMAND.invoke(app, [*asked, "--seed", "4"])
+    assert other.exit_code == 2
+    assert "seed" in other.stderr
+
+
 def test_what_cannot_be_attacked_is_not_shown_to_hold(monkeypatch):
     def fails(claim, effort):
         raise ZeroDivisionError("here")

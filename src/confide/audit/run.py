@@ -7,11 +7,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import confide
 from confide.audit import blackbox, exact, options, poison, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
@@ -151,11 +153,17 @@ class Audit:
     full : bool
     seconds : float
         Of this process; an audit that was resumed took more.
+    kept : int
+        Results, also of layers that had nothing to say, that were read from the state.
+    stale : bool
+        Whether all of them were: nothing was attacked.
     """
 
     findings: tuple[Finding, ...]
     full: bool
     seconds: float
+    kept: int = 0
+    stale: bool = False
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -244,7 +252,8 @@ def audit(
     seed : int, optional
         None draws from the operating system, as a release does.
     state : path, optional
-        Where cells are kept as they end, and read from before: an audit goes on where it stopped.
+        Where cells are kept as they end, and read from before: an audit goes on where it stopped, if it
+        has the same mode, seed and claims, and Confide the same version and sources.
     jobs : int
         Processes.
     progress : function (done, all, what), optional
@@ -256,12 +265,13 @@ def audit(
     Raises
     ------
     ParameterError
-        For an unknown name, or a state of another kind of audit.
+        For an unknown name, or the state of another audit.
     """
     start = time.perf_counter()
-    cells = plan(claims(name), full=full)
+    chosen = claims(name)
+    cells = plan(chosen, full=full)
     error = LEVEL / len(cells)
-    done = _read(state, full=full) if state is not None else {}
+    done = {} if state is None else _read(state, _header(chosen, full=full, seed=seed))
     left = [cell for cell in cells if cell not in done]
     for number, (cell, found) in enumerate(
         _results(left, full, error, seed, jobs), start=1 + len(cells) - len(left)
@@ -272,7 +282,8 @@ def audit(
         if progress is not None:
             progress(number, len(cells), f"{cell.claim}: {cell.layer}")
     findings = [found for cell in cells if (found := done[cell]) is not None]
-    return Audit(tuple(judge(findings, LEVEL)), full, time.perf_counter() - start)
+    kept = len(cells) - len(left)
+    return Audit(tuple(judge(findings, LEVEL)), full, time.perf_counter() - start, kept, kept == len(cells))
 
 
 def _results(
@@ -300,18 +311,37 @@ def _quietly(cell: Cell, full: bool, error: float, seed: int | None) -> tuple[Ce
         return cell, _attack(cell, full=full, error=error, seed=seed)
 
 
-def _read(state: Path, *, full: bool) -> dict[Cell, Finding | None]:
+def _header(chosen: Sequence[Claim], *, full: bool, seed: int | None) -> dict[str, Any]:
+    """Return what two runs must share for one to go on with the results of the other."""
+    return {
+        "format": 2,
+        "mode": "full" if full else "quick",
+        "version": confide.__version__,
+        "sources": _sources(Path(confide.__file__).parent),
+        "seed": seed,
+        "claims": [claim.name for claim in chosen],
+    }
+
+
+def _sources(package: Path) -> str:
+    """Return the SHA-256 of all Python files of a package: names and content, in order of name.
+
+    A result tells of the code that was attacked, so none may outlive an edit.
+    """
+    whole = sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        whole.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+    return whole.hexdigest()
+
+
+def _read(state: Path, header: dict[str, Any]) -> dict[Cell, Finding | None]:
     """Return the cells of a state file; a last line that was cut off is left out."""
-    header = {"format": 1, "mode": "full" if full else "quick"}
     if not state.exists():
         state.write_text(json.dumps(header) + "\n", encoding="utf-8")
         return {}
     first, *lines = state.read_text(encoding="utf-8").split("\n")
-    if first != json.dumps(header):
-        raise ParameterError(
-            f"The file {state} is not the state of a {header['mode']} audit of this version.",
-            "Name another file, or remove it to begin anew.",
-        )
+    _same(state, first, header)
     if lines and lines[-1]:
         state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
     rows = [json.loads(line) for line in lines[:-1] if line]
@@ -319,6 +349,20 @@ def _read(state: Path, *, full: bool) -> dict[Cell, Finding | None]:
         Cell(**row["cell"]): None if row["finding"] is None else Finding.from_dict(row["finding"])
         for row in rows
     }
+
+
+def _same(state: Path, first: str, header: dict[str, Any]) -> None:
+    """Refuse the state of another audit, and say what is other."""
+    try:
+        told = json.loads(first)
+        other = ", ".join(key for key, value in header.items() if told.get(key) != value)
+    except (ValueError, AttributeError):
+        other = "its first line"
+    if other:
+        raise ParameterError(
+            f"The file {state} is not the state of this {header['mode']} audit; what differs: {other}.",
+            "Name another file, or remove it to attack anew.",
+        )
 
 
 def _append(state: Path, cell: Cell, found: Finding | None) -> None:

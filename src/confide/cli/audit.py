@@ -65,6 +65,8 @@ def audit(
             found = attack(
                 mechanism, full=full, seed=seed, state=kept, jobs=jobs or (2 if full else 1), progress=told
             )
+        if found.stale:
+            typer.echo(f"All {found.kept} results are from {kept}; remove it to attack anew.", err=True)
         if out is not None:
             from confide.audit.page import page
 
