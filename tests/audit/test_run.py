@@ -84,6 +84,51 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, first):
     assert state.read_text() == first
 
 
+@pytest.mark.parametrize(
+    ("place", "told"), [("none/state.jsonl", "No such file"), ("", "Is a directory"), ("bytes", "first line")]
+)
+def test_a_place_that_keeps_no_state_is_refused(tmp_path, monkeypatch, place, told):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\n")
+    monkeypatch.setattr(running, "_attack", None)
+    asked = ["audit", "-m", "labels.rounding", "--state", str(tmp_path / place)]
+    done = COMMAND.invoke(app, asked)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert (tmp_path / "bytes").read_bytes() == b"\xff\xfe\n"
+
+
+_CELL = '{"claim": "labels.rounding", "layer": "exact", "pair": 0}'
+_FOUND = Finding("labels.rounding", "exact", Verdict.HOLDS, 1.0).to_dict()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[1]",
+        "7",
+        _CELL[:20],
+        '{"cell": 1, "finding": null}',
+        f'{{"cell": {_CELL}}}',
+        '{"cell": {"claim": [], "layer": "exact"}, "finding": null}',
+        f'{{"cell": {_CELL}, "finding": {{}}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"verdict": "well"})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": "much"})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"more": 1})}}}',
+    ],
+)
+def test_a_damaged_line_is_named_before_anything_is_attacked(tmp_path, monkeypatch, line):
+    state = tmp_path / "state.jsonl"
+    good = json.dumps({"cell": json.loads(_CELL), "finding": _FOUND})
+    header = json.dumps(running._header(claims("labels.rounding"), full=False, seed=1))
+    text = "\n".join([header, good, line, good, "cut o"])
+    state.write_text(text)
+    monkeypatch.setattr(running, "_attack", None)
+    with pytest.raises(ParameterError, match=r"Line 3 of the state .* is damaged"):
+        audit("labels.rounding", seed=1, state=state)
+    assert state.read_text() == text
+
+
 def test_sources_tell_content_names_and_places(tmp_path):
     def told(files):
         for path in tmp_path.rglob("*.py"):

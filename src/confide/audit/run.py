@@ -265,7 +265,8 @@ def audit(
     Raises
     ------
     ParameterError
-        For an unknown name, or the state of another audit.
+        For an unknown name, a state of another audit or that is damaged, and a file that cannot be
+        written; before anything is attacked.
     """
     start = time.perf_counter()
     chosen = claims(name)
@@ -337,18 +338,43 @@ def _sources(package: Path) -> str:
 
 def _read(state: Path, header: dict[str, Any]) -> dict[Cell, Finding | None]:
     """Return the cells of a state file; a last line that was cut off is left out."""
-    if not state.exists():
-        state.write_text(json.dumps(header) + "\n", encoding="utf-8")
-        return {}
-    first, *lines = state.read_text(encoding="utf-8").split("\n")
+    first, *lines = _text(state, header).split("\n")
     _same(state, first, header)
+    done = dict(_parse(state, number, line) for number, line in enumerate(lines[:-1], start=2))
     if lines and lines[-1]:
         state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
-    rows = [json.loads(line) for line in lines[:-1] if line]
-    return {
-        Cell(**row["cell"]): None if row["finding"] is None else Finding.from_dict(row["finding"])
-        for row in rows
-    }
+    return done
+
+
+def _text(state: Path, header: dict[str, Any]) -> str:
+    """Return what a state file holds, that can be added to; begin it where there is none."""
+    try:
+        if not state.exists():
+            state.write_text(json.dumps(header) + "\n", encoding="utf-8")
+        with state.open("r+", encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError:
+        return "\n"  # no text, so no state either
+    except OSError as error:
+        raise ParameterError(
+            f"The state cannot be kept in {state}: {error.strerror}.",
+            "Name a file in a folder that exists and can be written to.",
+        ) from None
+
+
+def _parse(state: Path, number: int, line: str) -> tuple[Cell, Finding | None]:
+    try:
+        row = json.loads(line)
+        cell, told = Cell(**row["cell"]), row["finding"]
+        found = None if told is None else Finding.from_dict(told)
+        if found is not None:
+            math.isnan(found.measured + found.p_value + found.seconds)  # numbers, or a TypeError
+        hash(cell)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ParameterError(
+            f"Line {number} of the state {state} is damaged.", "Remove the line, or the file to attack anew."
+        ) from None
+    return cell, found
 
 
 def _same(state: Path, first: str, header: dict[str, Any]) -> None:
