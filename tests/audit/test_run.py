@@ -221,6 +221,23 @@ def test_a_broken_claim_leaves_with_status_1(monkeypatch):
     assert "Broken: labels.rounding" in done.output
 
 
+def test_a_public_name_without_a_claim_leaves_with_status_1(tmp_path, monkeypatch):
+    few = claims("labels.rounding")
+    monkeypatch.setattr(running, "claims", lambda name=None: few)
+    assert COMMAND.invoke(app, ["audit", "--seed", "3"]).exit_code == 0
+    monkeypatch.setattr(running.exempt, "missing", lambda: ["confide.tune.novel"])
+    out = tmp_path / "audit.html"
+    done = COMMAND.invoke(app, ["audit", "--seed", "3", "--out", str(out)])
+    assert done.exit_code == 1
+    assert "No claim was broken." in done.output
+    assert "nothing attacks them: confide.tune.novel." in done.output
+    assert "confide.<wbr>tune.<wbr>novel" in out.read_text()
+    body = json.loads(COMMAND.invoke(app, ["audit", "--seed", "3", "--json"]).output)
+    assert body["broken"] == ["confide.tune.novel"]
+    assert body["findings"][-1]["layer"] == "registry"
+    assert COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"]).exit_code == 0
+
+
 def test_the_page_has_a_bar_a_claim_and_nothing_from_outside():
     findings = (
         Finding("labels.rounding", "exact", Verdict.BROKEN, math.inf, "ends <b>"),

@@ -23,7 +23,7 @@ class Finding:
     ----------
     claim : str
     layer : str
-        A key of `run.LAYERS`.
+        A key of `run.LAYERS`, or `run.REGISTRY`.
     verdict : Verdict
     measured : float
         Lower bound on epsilon (at the claim's delta); NaN where the layer measures none.

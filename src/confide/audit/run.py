@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, exact, options, poison, sides
+from confide.audit import blackbox, exact, exempt, options, poison, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.registry import Claim, Kind, Pair, claims
@@ -132,6 +132,9 @@ LAYERS: dict[str, Layer] = {
     "run time": _run_time,
 }
 
+#: Layer of public names that no claim covers; nothing is attacked there.
+REGISTRY = "registry"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -247,7 +250,8 @@ def audit(
     Parameters
     ----------
     name : str, optional
-        One claim, a room, or a covered name (`registry.claims`); all by default.
+        One claim, a room, or a covered name (`registry.claims`); all by default. Only then are public names
+        that no claim covers looked for, and told as broken.
     full : bool
     seed : int, optional
         None draws from the operating system, as a release does.
@@ -283,8 +287,16 @@ def audit(
         if progress is not None:
             progress(number, len(cells), f"{cell.claim}: {cell.layer}")
     findings = [found for cell in cells if (found := done[cell]) is not None]
+    if name is None:
+        findings += _unregistered()
     kept = len(cells) - len(left)
     return Audit(tuple(judge(findings, LEVEL)), full, time.perf_counter() - start, kept, kept == len(cells))
+
+
+def _unregistered() -> list[Finding]:
+    """Return a finding for each public name that no claim covers: a guarantee that nothing attacks."""
+    note = "a public name that no claim covers, and that has no reason to need none"
+    return [Finding(name, REGISTRY, Verdict.BROKEN, note=note) for name in exempt.missing()]
 
 
 def _results(

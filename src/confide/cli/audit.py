@@ -46,7 +46,8 @@ def audit(
 ) -> None:
     """Attack each claim of Confide: exact laws on searched neighbours, and outputs told apart.
 
-    Leaves with status 0 where every claim holds and 1 where one is broken; with --museum 1 where a variant
+    Leaves with status 0 where every claim holds and 1 where one is broken or, without --mechanism, where no
+    claim covers a public name; with --museum 1 where a variant
     known to be broken was not caught.
     """
     with reporting(as_json):
@@ -149,12 +150,18 @@ def _show(found: Audit) -> None:
         )
     console = Console(width=None if Console().is_terminal else 130)
     console.print(table)
-    broken = sorted({attack.claim for attack in found.broken})
+    from confide.audit.run import REGISTRY
+
+    broken = sorted({attack.claim for attack in found.broken if attack.layer != REGISTRY})
+    unknown = [attack.claim for attack in found.broken if attack.layer == REGISTRY]
+    attacks = len(found.findings) - len(unknown)
     kind = "full" if found.full else "quick"
     told = f"Broken: {', '.join(broken)}." if broken else "No claim was broken."
-    console.print(
-        f"{len(found.summary())} claims, {len(found.findings)} attacks, {kind}, {found.seconds:.0f} s. {told}"
-    )
+    console.print(f"{len(found.summary())} claims, {attacks} attacks, {kind}, {found.seconds:.0f} s. {told}")
+    if unknown:
+        console.print(
+            f"Public names that no claim covers, so that nothing attacks them: {', '.join(unknown)}."
+        )
 
 
 def _number(value: Any) -> str:
