@@ -192,6 +192,28 @@ def test_the_command(tmp_path):
     assert COMMAND.invoke(app, ["audit", "-m", "nothing_here"]).exit_code not in (0, 1)
 
 
+def test_an_interrupted_audit_goes_on(tmp_path, monkeypatch):
+    attack, state = running._attack, tmp_path / "state.jsonl"
+
+    def stops(cell, **how):
+        if cell.layer == "black box":
+            raise KeyboardInterrupt
+        return attack(cell, **how)
+
+    asked = ["audit", "-m", "labels.rounding", "--seed", "3"]
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "_attack", stops)
+        first = COMMAND.invoke(app, [*asked, "--state", str(state)])
+        without = COMMAND.invoke(app, asked)
+    assert first.exit_code == without.exit_code == 130
+    assert f"what ended is in {state}: run again to go on." in first.stderr
+    assert "nothing was kept" in without.stderr
+    assert len(state.read_text().splitlines()) == 2
+    again = COMMAND.invoke(app, [*asked, "--state", str(state)])
+    assert again.exit_code == 0
+    assert "results are from" not in again.stderr
+
+
 def test_the_command_shows_the_museum(monkeypatch):
     from confide.audit import museum
 

@@ -62,7 +62,7 @@ def audit(
             raise ParameterError(f"The 'jobs' parameter is {jobs}.", "Pass at least 1.")
         check_targets(out, force=force)
         kept = state if state is not None or not full else Path("confide-audit.jsonl")
-        with _progress(quiet=as_json) as told:
+        with _going_on(kept), _progress(quiet=as_json) as told:
             found = attack(
                 mechanism, full=full, seed=seed, state=kept, jobs=jobs or (2 if full else 1), progress=told
             )
@@ -116,6 +116,20 @@ def _museum(seed: int | None, *, as_json: bool) -> int:
     told = f"Wrong: {', '.join(wrong)}." if wrong else "All were caught, and no sibling was called broken."
     console.print(f"{count} pieces, {twice} caught by two layers or more. {told}")
     return int(bool(wrong))
+
+
+@contextmanager
+def _going_on(state: Path | None) -> Iterator[None]:
+    """Say of an interrupted audit that its results are kept, and leave as an interrupted program does.
+
+    Not with status 1, which means that a claim is broken.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        told = "nothing was kept" if state is None else f"what ended is in {state}: run again to go on"
+        typer.echo(f"Stopped; {told}.", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager
