@@ -269,26 +269,15 @@ def test_a_taken_port_is_told_in_the_words_of_the_command(model, ledger):
     assert "port=" not in said
 
 
-def test_lines_of_the_log_carry_their_time(capfd):
-    import logging
-    import logging.config
-
-    from confide.service.worker import LOGGING
-
-    names = ("uvicorn", "confide")
-    kept = {
-        name: (list(logging.getLogger(name).handlers), logging.getLogger(name).propagate) for name in names
-    }
-    try:
-        logging.config.dictConfig(LOGGING)
-        logging.getLogger("confide.service").warning("answers left")
-        logging.getLogger("uvicorn.error").info("Started")
-    finally:
-        for name, (handlers, propagate) in kept.items():
-            logging.getLogger(name).handlers[:] = handlers
-            logging.getLogger(name).propagate = propagate
-            logging.getLogger(name).setLevel(logging.NOTSET)
-    lines = capfd.readouterr().err.splitlines()
+def test_lines_of_the_log_carry_their_time():
+    # In a process of its own: a new configuration closes the handlers of pytest, too.
+    said = (
+        "import logging.config; from confide.service.worker import LOGGING; logging.config.dictConfig(LOGGING)"
+        "; logging.getLogger('confide.service').warning('answers left')"
+        "; logging.getLogger('uvicorn.error').info('Started')"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} "
     assert re.fullmatch(stamp + "WARNING answers left", lines[0])
     assert re.fullmatch(stamp + "INFO Started", lines[1])
