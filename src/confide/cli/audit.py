@@ -47,8 +47,7 @@ def audit(
     """Attack each claim of Confide: exact laws on searched neighbours, and outputs told apart.
 
     Leaves with status 0 where every claim holds and 1 where one is broken or, without --mechanism, where no
-    claim covers a public name; with --museum 1 where a variant
-    known to be broken was not caught.
+    claim covers a public name; with --museum 1 where a variant known to be broken was not caught.
     """
     with reporting(as_json):
         from confide.audit.run import audit as attack

@@ -47,8 +47,7 @@ def grant(
         if one_spelling(name) == METRICS:
             _grant_monitor(book, epsilon, delta, key, held, as_json)
             return
-        # A key that was revoked was meant to end: another one is given only where that is said.
-        wanted = key is not False and not held and (key is True or held is None)
+        wanted = _wants_key(key, held)
         made = keys.grant(book, name, epsilon, delta) if wanted else None
         account = book.account(name) if wanted else book.grant(name, epsilon, delta)
         told = [f"{plain(name)}: limit {account.limit}; spent {account.spent}."]
@@ -77,10 +76,18 @@ def _grant_monitor(
             f"The name {METRICS!r} is that of the monitor, which has no account.",
             "Pass epsilon=0 for its key, or name the analyst otherwise.",
         )
-    wanted = key is not False and not held and (key is True or held is None)
+    wanted = _wants_key(key, held)
     made = keys.metrics_key(book) if wanted else None
     told = "metrics: no account; its key reads /metrics and nothing else."
     _tell(as_json, {"analyst": METRICS, "key": made}, told, key=made)
+
+
+def _wants_key(key: bool | None, held: bool | None) -> bool:
+    """Return whether a key is given, to whom holds one, held one that was revoked, or never had any (None).
+
+    A key that was revoked was meant to end: another one is given only where that is said.
+    """
+    return key is not False and not held and (key is True or held is None)
 
 
 def _above(limit: Spending, budget: Budget) -> bool:

@@ -225,11 +225,10 @@ class Reader:
 
 
 def _codes(column: Any) -> dict[str, int]:
-    """Return the codes of the names of levels, those left out that the table reads as missing."""
+    """Return the codes of the names of levels, as the table reads them: none reads as missing."""
     from confide.schema import arrays
 
-    codes = arrays.codes(list(column.levels), column).tolist()
-    return {level: code for level, code in zip(column.levels, codes) if code != arrays.MISSING}
+    return dict(zip(column.levels, arrays.codes(list(column.levels), column).tolist()))
 
 
 def _unheard(*seen: object) -> None:
