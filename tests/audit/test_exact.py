@@ -50,11 +50,25 @@ def test_every_law_keeps_its_claim_and_fails_a_smaller_one(claim):
     assert found is not None
     assert found.verdict is Verdict.HOLDS, found
     assert found.measured <= float(claim.epsilon)
+    assert "tight" not in found.note or found.measured >= 0.9 * float(claim.epsilon)
     if found.measured == 0:
         return
     less = replace(claim, epsilon=Fraction(found.measured * 0.99), search=None)
     pairs = [*claim.pairs(), *([claim.search(lambda p: _value(claim, p))] if claim.search else [])]
     assert exact.check(less, pairs, search=False).verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("mechanisms.discrete_laplace", "4 directions tight to within the error of the law"),
+        ("mechanisms.weighted_choice", "2 directions undecided within the error of the law"),
+        ("labels.rounding", ""),
+    ],
+)
+def test_the_note_tells_tight_from_undecided(name, note):
+    (claim,) = claims(name)
+    assert exact.check(claim, claim.pairs(), search=True).note == note
 
 
 def _value(claim, pair: Pair) -> float:

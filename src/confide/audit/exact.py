@@ -20,6 +20,8 @@ from confide.mechanisms.enclosure import exp_minus
 
 #: Of `measured`, which floats compute: above their errors.
 _ROUNDING = 1e-12
+#: Share of a claim from which a bound is called tight.
+_TIGHT = 0.9
 
 
 def growth(epsilon: Fraction) -> tuple[Fraction, Fraction]:
@@ -111,17 +113,30 @@ def check(claim: Claim, pairs: Iterable[Pair], *, search: bool) -> Finding | Non
     tried = list(pairs)
     if search and claim.search is not None:
         tried.append(claim.search(value))
-    worst, where, broken, undecided = 0.0, "", False, 0
+    worst, where, broken, tight, undecided = 0.0, "", False, 0, 0
     for pair in tried:
         here, there = law(pair.here), law(pair.there)
         for one, other in ((here, there), (there, here)):
             low, high = excess(one, other, claim.epsilon)
             broken |= low > claim.delta
-            undecided += low <= claim.delta < high
+            if low <= claim.delta < high:
+                near = _measured(one, other, float(claim.delta)) >= _TIGHT * float(claim.epsilon)
+                tight, undecided = tight + near, undecided + (not near)
         found = measured(here, there, claim.delta)
         if found >= worst:
             worst, where = found, pair.name
     return Finding(
         claim.name, "exact", Verdict.BROKEN if broken else Verdict.HOLDS, worst, where, len(tried),
-        note=f"{undecided} directions tight to within the error of the law" if undecided else "",
+        note=_note(tight, undecided),
     )  # fmt: skip
+
+
+def _note(tight: int, undecided: int) -> str:
+    """Return how many directions the error of the law leaves open, those near the claim apart.
+
+    Probabilities that are 0 to within that error leave a direction open also where its bound is small.
+    """
+    counts = ((tight, "tight to"), (undecided, "undecided"))
+    return "; ".join(
+        f"{count} directions {word} within the error of the law" for count, word in counts if count
+    )
