@@ -28,12 +28,18 @@ from typing import Any
 import numpy as np
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.recorded import MECHANISMS, Mechanism
+from confide.audit.recorded import MECHANISMS, Arguments, Mechanism
 from confide.audit.registry import Claim, Pair
 from confide.mechanisms import seeded_stream
 from confide.privacy import Guarantee
 
-_CHARGED = "confide.ledger.charging:charged"
+#: Functions that a recorder is told of, and its method: what is charged, promised and sampled.
+_TOLD = {
+    "confide.ledger.charging:charged": "charged",
+    "confide.training.sgd.checkpoint:charged_once": "charged",
+    "confide.privacy.guarantee:Guarantee.__init__": "promised",
+    "confide.training.sgd.batches:poisson_batches": "sampled",
+}
 
 
 class Diverged(Exception):
@@ -97,6 +103,22 @@ class Recorder:
         self._answers = answers
         self._inside = False
 
+    def charged(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep what is charged."""
+        self.charges.append(args[1])
+        return run(*args, **named)
+
+    def promised(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a guarantee be made."""
+        return run(*args, **named)
+
+    def met(self, mechanism: Mechanism, given: Arguments) -> None:
+        """See the arguments of an outermost call before it is answered."""
+
+    def sampled(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let secret batches be drawn."""
+        return run(*args, **named)
+
     def call(
         self, mechanism: Mechanism, run: Callable[..., Any], args: Any, named: Any, extra: Any = None
     ) -> Any:
@@ -106,6 +128,7 @@ class Recorder:
         bound = inspect.signature(run).bind(*args, **named)
         bound.apply_defaults()
         given = {**bound.arguments, **(extra or {})}
+        self.met(mechanism, given)
         public, private = mechanism.public(given), mechanism.private(given)
         if self._answers is None:
             self._inside = True
@@ -148,13 +171,11 @@ def _wrapper(mechanism: Mechanism, run: Callable[..., Any]) -> Callable[..., Any
     return answering if mechanism.answers else recorded
 
 
-def _observer(run: Callable[..., Any]) -> Callable[..., Any]:
-    def charged(ledger: Any, guarantee: Guarantee, **named: Any) -> Any:
-        if _active:
-            _active[-1].charges.append(guarantee)
-        return run(ledger, guarantee, **named)
+def _observer(method: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def observed(*args: Any, **named: Any) -> Any:
+        return getattr(_active[-1], method)(run, args, named) if _active else run(*args, **named)
 
-    return charged
+    return observed
 
 
 #: Function -> what it is and its wrapper, one for good: a module imported during a recording keeps the
@@ -172,8 +193,11 @@ def _owner(where: str) -> tuple[Any, str]:
 
 def _wrappers() -> dict[str, tuple[Any, Any]]:
     if not _wrapped:
-        makers = {m.where: lambda run, m=m: _wrapper(m, run) for m in MECHANISMS}
-        for where, make in {**makers, _CHARGED: _observer}.items():
+        makers: dict[str, Callable[..., Any]] = {
+            m.where: lambda run, m=m: _wrapper(m, run) for m in MECHANISMS
+        }
+        makers |= {where: lambda run, how=how: _observer(how, run) for where, how in _TOLD.items()}
+        for where, make in makers.items():
             plain = getattr(*_owner(where))
             _wrapped[where] = plain, make(plain)
     return _wrapped

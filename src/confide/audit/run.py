@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, exact, exempt, options, poison, sides
+from confide.audit import blackbox, exact, exempt, options, poison, price, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
+from confide.audit.origin import Origin
 from confide.audit.registry import Claim, Kind, Pair, claims
+from confide.audit.standing import standings
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, os_stream, seeded_stream
 
@@ -98,6 +100,11 @@ def _replay(claim: Claim, effort: Effort) -> Finding | None:
     return options.check(claim, pairs, pairs if effort.full else pairs[:1])
 
 
+def _price(claim: Claim, effort: Effort) -> Finding | None:
+    own = list(claim.pairs())
+    return price.check(claim, own if effort.full else own[:1], options.variants(claim))
+
+
 def _sides(claim: Claim, effort: Effort) -> Finding | None:
     return sides.check(claim, [*_pairs(claim, effort), *claim.beside()])
 
@@ -126,6 +133,7 @@ LAYERS: dict[str, Layer] = {
     "law of draws": _draws,
     "one run": _one_run,
     "replay": _replay,
+    "price": _price,
     "side channels": _sides,
     "support": _support,
     "poisoning": _poisoning,
@@ -160,6 +168,8 @@ class Audit:
         Results, also of layers that had nothing to say, that were read from the state.
     stale : bool
         Whether all of them were: nothing was attacked.
+    origin : Origin, optional
+        What was attacked, with what and when.
     """
 
     findings: tuple[Finding, ...]
@@ -167,6 +177,7 @@ class Audit:
     seconds: float
     kept: int = 0
     stale: bool = False
+    origin: Origin | None = None
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -175,14 +186,7 @@ class Audit:
 
     def summary(self) -> list[tuple[Claim, Finding, Verdict]]:
         """Return a row a claim: the attack with the largest lower bound, and the verdict of all."""
-        rows = []
-        for claim in claims():
-            own = [found for found in self.findings if found.claim == claim.name]
-            if own:
-                worst = max(own, key=_height)
-                broken = any(found.verdict is Verdict.BROKEN for found in own)
-                rows.append((claim, worst, Verdict.BROKEN if broken else Verdict.HOLDS))
-        return rows
+        return [(one.claim, one.worst, one.verdict) for one in standings(self.findings)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -190,26 +194,11 @@ class Audit:
             "mode": "full" if self.full else "quick",
             "level": LEVEL,
             "seconds": round(self.seconds, 1),
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "broken": sorted({found.claim for found in self.broken}),
-            "claims": [_row(*row) for row in self.summary()],
+            "claims": [one.to_dict() for one in standings(self.findings)],
             "findings": [found.to_dict() for found in self.findings],
         }
-
-
-def _row(claim: Claim, worst: Finding, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "claim": claim.name,
-        "epsilon": float(claim.epsilon),
-        "delta": float(claim.delta),
-        "adjacency": claim.adjacency.value,
-        "measured": worst.to_dict()["measured"],
-        "layer": worst.layer,
-        "verdict": verdict.value,
-    }
-
-
-def _height(found: Finding) -> float:
-    return -1.0 if math.isnan(found.measured) else found.measured
 
 
 def plan(chosen: Sequence[Claim], *, full: bool) -> list[Cell]:
@@ -261,6 +250,7 @@ def audit(
     jobs : int
         Processes.
     progress : function (done, all, what), optional
+        Told at the start, and after each cell.
 
     Returns
     -------
@@ -276,11 +266,14 @@ def audit(
     chosen = claims(name)
     cells = plan(chosen, full=full)
     error = LEVEL / len(cells)
-    done = {} if state is None else _read(state, _header(chosen, full=full, seed=seed))
+    header = _header(chosen, full=full, seed=seed)
+    origin = Origin.here(header)
+    done = {} if state is None else _read(state, header)
     left = [cell for cell in cells if cell not in done]
-    for number, (cell, found) in enumerate(
-        _results(left, full, error, seed, jobs), start=1 + len(cells) - len(left)
-    ):
+    kept = len(cells) - len(left)
+    if progress is not None:
+        progress(kept, len(cells), "attacks")
+    for number, (cell, found) in enumerate(_results(left, full, error, seed, jobs), start=1 + kept):
         done[cell] = found
         if state is not None:
             _append(state, cell, found)
@@ -289,8 +282,8 @@ def audit(
     findings = [found for cell in cells if (found := done[cell]) is not None]
     if name is None:
         findings += _unregistered()
-    kept = len(cells) - len(left)
-    return Audit(tuple(judge(findings, LEVEL)), full, time.perf_counter() - start, kept, kept == len(cells))
+    stale, seconds = kept == len(cells), time.perf_counter() - start
+    return Audit(tuple(judge(findings, LEVEL)), full, seconds, kept, stale, origin)
 
 
 def _unregistered() -> list[Finding]:

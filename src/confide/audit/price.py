@@ -1,0 +1,279 @@
+"""Prices: what a run's mechanisms cost together against what it claims, charges and describes.
+
+`replay` shows that each input moves by no more than the mechanism was told. What is then spent follows from
+the noise alone. It is read from the calls as they happen, composed from below by code of the audit's own
+(`confide.audit.losses`), and held against
+
+- the claim;
+- each charge: its epsilon and delta, against the calls inside of it;
+- the event of each charge, which the ledger composes with others: it may say less than the calls at no
+  epsilon;
+- where nothing is charged, the guarantee that was made last, which the result carries.
+
+Charges together may not pass the claim either. Nothing here is statistical: a run that costs more than it
+says is a counter-example.
+
+=====================================  ===============================================================
+edge case                              what happens
+=====================================  ===============================================================
+mechanisms that read no data           cost nothing here: what is added by hand shows in `replay`
+one row in a channel over all rows     one draw: neighbours differ in one row
+a channel of one output                as one of two: how many there are may follow from an answer
+a baseline of several columns          a draw a column, a share of epsilon each: what it may be at the least
+an epoch of the sparse vector          once, however often it is asked
+a choice by weights                    nothing: `replay` holds its log-ratios against the claim
+a random number of runs                the whole is not composed (`tune.random_stopping` has its law); each
+                                       run is, against its own charge
+a charge that is refused               is none
+no charge and no guarantee             the calls against the claim alone
+=====================================  ===============================================================
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from confide.audit import losses
+from confide.audit.finding import Finding, Verdict
+from confide.audit.losses import Cost
+from confide.audit.recorded import Arguments, Mechanism
+from confide.audit.registry import Claim, Pair
+from confide.audit.replay import Outcome, Recorder, observe
+from confide.mechanisms import seeded_stream
+from confide.privacy import Guarantee
+from confide.privacy.adjacency import Adjacency
+from confide.privacy.event import RANDOM_STOPPING
+
+#: Relative error of amounts in double precision.
+_ROUNDING = 1e-9
+#: Shares of epsilon at which an event is held against the calls.
+_SHARES = (0.25, 0.5, 1.0)
+
+
+@dataclass(eq=False)
+class Spent:
+    """What was spent inside of one charge.
+
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        None for a whole run.
+    costs : list of Cost
+    """
+
+    guarantee: Guarantee | None = None
+    costs: list[Cost] = field(default_factory=list)
+
+
+class Till(Recorder):
+    """Prices the outermost calls of mechanisms, and keeps them by the charges that they fall under."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        super().__init__()
+        self.whole = Spent()
+        self.paid: list[Spent] = []
+        self.outermost: list[Guarantee] = []
+        self.last: Guarantee | None = None
+        self.random = False
+        self._adjacency = adjacency
+        self._open: list[Spent] = [self.whole]
+        self._epochs: list[Any] = []
+        self._rate = 1.0
+
+    def charged(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep a charge that is admitted, with what is spent inside of it."""
+        guarantee = args[1]
+        self.charges.append(guarantee)
+
+        @contextmanager
+        def inside() -> Iterator[Any]:
+            with run(*args, **named) as reservation:
+                spent = Spent(guarantee)
+                self.paid.append(spent)
+                if len(self._open) == 1:
+                    self.outermost.append(guarantee)
+                    self.random |= guarantee.event.mechanism == RANDOM_STOPPING
+                self._open.append(spent)
+                try:
+                    yield reservation
+                finally:
+                    self._open.remove(spent)
+
+        return inside()
+
+    def promised(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep the guarantee that was made last."""
+        run(*args, **named)
+        self.last = args[0]
+
+    def sampled(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep the rate of the batches that follow."""
+        scale = named["scale"] if "scale" in named else args[1]
+        self._rate = -math.expm1(-1 / scale)
+        return run(*args, **named)
+
+    def met(self, mechanism: Mechanism, given: Arguments) -> None:
+        """Add what one call costs to all that it falls under."""
+        costs = list(self._costs(mechanism.name, given))
+        for spent in self._open:
+            spent.costs += costs
+
+    def _costs(self, name: str, given: Arguments) -> Iterable[Cost]:
+        if name in ("gaussian_release", "step_answer"):
+            return [self._noise(given["noise_multiplier"])]
+        if name == "SparseVector.above_many":
+            if any(given["self"] is epoch for epoch in self._epochs):
+                return []
+            self._epochs.append(given["self"])
+        return _COSTS[name](given) if name in _COSTS else []
+
+    def _noise(self, multiplier: Any) -> Cost:
+        added = self._adjacency is Adjacency.ADD_REMOVE_ONE
+        return losses.sampled(multiplier, self._rate, added=added)
+
+
+def _channel(given: Arguments) -> list[Cost]:
+    channel = given["self"]
+    return [losses.pure(math.log(channel.own / channel.other))]
+
+
+def _answers(given: Arguments) -> list[Cost]:
+    law = given["self"]
+    count = getattr(given["labels"], "size", 1)
+    return [losses.approximate(law.epsilon, law.delta)] * count
+
+
+def _drawn(given: Arguments) -> list[Cost]:
+    return [losses.pure(given["epsilon"])] * int(given["size"] or 1)
+
+
+def _by_columns(given: Arguments) -> list[Cost]:
+    columns = given["problem"].size
+    return [losses.pure(Fraction(given["epsilon"]) / columns)] * columns * int(given["size"] or 1)
+
+
+#: Mechanism (`recorded`) -> what a call costs.
+_COSTS: dict[str, Callable[[Arguments], Iterable[Cost]]] = {
+    "laplace_release": lambda given: [losses.pure(given["epsilon"])],
+    "Channel.draw": _channel,
+    "Law.draw": _answers,
+    "ProposeTestRelease.draw": _answers,
+    "SparseVector.above_many": lambda given: [losses.pure(given["self"].epsilon)],
+    "draw": _drawn,
+    "baseline": _by_columns,
+    "release": lambda given: losses.of_event(given["plan"].event) or (),
+}
+
+
+def price(claim: Claim, table: Any, seed: int = 0) -> tuple[Till, Outcome]:
+    """Run a claim once and return what was spent, and what the run showed."""
+    till = Till(claim.adjacency)
+    return till, observe(lambda: claim.run(table, seeded_stream(seed)), till)
+
+
+def faults(claim: Claim, till: Till) -> Iterator[str]:
+    """Yield where a run costs more than the claim, and more than it says itself."""
+    if not till.random:
+        if _passes(till.whole.costs, claim.epsilon, claim.delta):
+            yield f"the calls cost {_text(till.whole.costs, claim.delta)}, the claim is {_pair(claim)}"
+        epsilon, delta = (sum(getattr(g, name) for g in till.outermost) for name in ("epsilon", "delta"))
+        if epsilon > claim.epsilon or delta > claim.delta:
+            yield f"charges add up to {float(epsilon):.6g}, {float(delta):.3g}; the claim is {_pair(claim)}"
+    yield from dishonest(claim, till)
+
+
+def dishonest(claim: Claim, till: Till) -> Iterator[str]:
+    """Yield where a run costs more than it says itself, whatever the claim's amounts are."""
+    said = till.paid
+    if not said and till.last is not None:
+        said = [Spent(till.last, till.whole.costs)]
+    for spent in said:
+        yield from _dishonest(claim.adjacency, spent)
+
+
+def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
+    told = spent.guarantee
+    assert told is not None
+    if not told.adjacency.implies(adjacency):
+        yield f"what is charged holds under {told.adjacency.value}, the claim under {adjacency.value}"
+    if told.event.mechanism == RANDOM_STOPPING:
+        return
+    if _passes(spent.costs, told.epsilon, told.delta):
+        yield f"the calls cost {_text(spent.costs, told.delta)}, charged is {_pair(told)}"
+    described = losses.of_event(told.event)
+    if described is None:
+        return
+    if _passes(described, told.epsilon, told.delta):
+        yield f"the event costs {_text(described, told.delta)}, charged is {_pair(told)}"
+    for share in _SHARES:
+        epsilon = share * float(told.epsilon)
+        if losses.delta(spent.costs, epsilon) > losses.delta(described, epsilon) * (1 + 1e-6) + 1e-6:
+            yield f"the event says less than the calls cost at epsilon {epsilon:.4g}"
+            return
+
+
+def _passes(costs: Iterable[Cost], epsilon: Any, delta: Any) -> bool:
+    spent, slack = tuple(costs), float(delta)
+    room = float(epsilon) * (1 + _ROUNDING)
+    if slack == 0:
+        return losses.epsilon(spent, 0.0) > room
+    return losses.delta(spent, room) > slack * (1 + _ROUNDING) + losses.ERROR
+
+
+def _text(costs: Iterable[Cost], delta: Any) -> str:
+    return f"epsilon {losses.epsilon(tuple(costs), float(delta)):.6g} at delta {float(delta):.3g}"
+
+
+def _pair(told: Claim | Guarantee) -> str:
+    return f"{float(told.epsilon):.6g}, {float(told.delta):.3g}"
+
+
+def check(
+    claim: Claim, pairs: Iterable[Pair], options: Iterable[Claim] = (), *, seed: int = 0
+) -> Finding | None:
+    """Attack a claim by the price of one run on each table of the pairs.
+
+    Parameters
+    ----------
+    claim : Claim
+    pairs : iterable of Pair
+    options : iterable of Claim
+        The claim with other options (`confide.audit.options.variants`), whose amounts may be others: each is
+        run on the first table, and held against its own charges.
+    seed : int
+
+    Returns
+    -------
+    Finding or None
+        None for a claim whose runs are no sequences of recorded mechanisms (`Claim.replayed`).
+    """
+    if not claim.replayed:
+        return None
+    begun, found, tried, note = time.process_time(), list[tuple[str, str]](), 0, ""
+    tables = [(pair.name, table) for pair in pairs for table in (pair.here, pair.there)]
+    for name, table in tables:
+        tried += 1
+        till, _ = price(claim, table, seed + tried)
+        found += [(name, what) for what in faults(claim, till)]
+        note = note or _spent(claim, till)
+    for option in options:
+        tried += 1
+        till, _ = price(option, tables[0][1], seed + tried)
+        found += [(tables[0][0], f"{option.name}: {what}") for what in dishonest(option, till)]
+    return Finding(
+        claim.name, "price", Verdict.BROKEN if found else Verdict.HOLDS, pair=found[0][0] if found else "",
+        tried=tried, seconds=time.process_time() - begun, note=found[0][1] if found else note,
+    )  # fmt: skip
+
+
+def _spent(claim: Claim, till: Till) -> str:
+    charges = f"{len(till.paid)} charges, each held against its own calls"
+    if till.random:
+        return f"a random number of runs; {charges}"
+    return f"the calls cost at least {_text(till.whole.costs, claim.delta)}; {charges}"
