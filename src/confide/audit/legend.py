@@ -1,0 +1,166 @@
+"""What each layer tries and can show, what none of them sees, and how numbers are shown.
+
+Words for people, in one place: the page of an audit, ``docs/guarantees.md`` and the command read them here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Told:
+    """What people are told of a layer.
+
+    Parameters
+    ----------
+    tries, shows : str
+        Two halves of one sentence.
+    judged : bool
+        False for what no guarantee covers: it is reported, and breaks nothing.
+    """
+
+    tries: str
+    shows: str
+    judged: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """Both halves."""
+        return f"{self.tries}: {self.shows}."
+
+
+#: Layer of `run.LAYERS` -> what it does. A test holds the two against each other.
+LEGEND: dict[str, Told] = {
+    "exact": Told(
+        "Computes the probability of every output on two small neighbouring tables, found by search",
+        "a lower bound on epsilon that no chance is in, for laws that can be written down",
+    ),
+    "black box": Told(
+        "Learns to tell the outputs of two neighbouring tables apart, and counts on fresh outputs how well",
+        "a lower bound on epsilon, with confidence, and nothing of differences that it did not learn",
+    ),
+    "law of draws": Told(
+        "Counts how often a mechanism draws each outcome on one table, against its exact law",
+        "that the code draws from another law than the one that its proof is about",
+    ),
+    "one run": Told(
+        "Plants many rows in one training, and guesses from its output which were in",
+        "a lower bound on epsilon, with confidence, of a whole training, as a rule far below the claim",
+    ),
+    "replay": Told(
+        "Records what a run asks of its mechanisms, and gives the same noise to the neighbouring table",
+        "one counter-example to a declared sensitivity, also one too rare for any count of outputs",
+    ),
+    "side channels": Told(
+        "Compares exceptions, messages, warnings, charges, calls and types on neighbouring tables",
+        "one difference that tells the two apart beside the result",
+    ),
+    "support": Told(
+        "Looks for outputs that only one of two neighbouring tables gives, down to the last bits of floats",
+        "a lower bound on epsilon, with confidence, from noise that does not cover all outputs",
+    ),
+    "poisoning": Told(
+        "Trains a certified model anew on tables within its certified distance",
+        "one certified answer that turns",
+    ),
+    "price": Told(
+        "Composes the declared noise of all calls of a run, by code of the audit's own",
+        "a run that costs more than it claims, charges or tells the ledger",
+    ),
+    "entropy": Told(
+        "Follows the noise of a run to where its random bits come from",
+        "noise that does not come fresh from the operating system",
+    ),
+    "run time": Told(
+        "Times a run on a table and on its neighbour",
+        "how well time tells the two apart, which no guarantee covers",
+        judged=False,
+    ),
+}  # fmt: skip
+
+
+def judged(layer: str) -> bool:
+    """Return whether a layer can break a claim; one without a legend can."""
+    return layer not in LEGEND or LEGEND[layer].judged
+
+
+#: What no layer sees: name -> why it matters. ``docs/guarantee.md`` and ``docs/how-to/audit.md`` say more.
+UNSEEN: dict[str, str] = {
+    "Your declarations": "that bounds and categories were not read off the table, that columns declared "
+    "public are public, and that a person has no more rows than the schema says. Proofs take these as given.",
+    "Time": "no guarantee covers how long a run takes; it is measured and reported, not judged. Only the "
+    "service lets answers leave on a public schedule.",
+    "Your machine": "memory, swap, processor, the files of a ledger and of a certified model, backups that "
+    "are rolled back, and who can read them.",
+    "Randomness of the operating system": "where noise is drawn is looked at; whether the bits of the "
+    "operating system can be predicted is not.",
+    "Rare events": "runs are finite. What happens once in a million runs is seen by the exact layer, where "
+    "outputs can be listed, by replay, or by nobody.",
+    "Other tables": "the tables of an audit are small and bad on purpose, not all tables. A proof is about "
+    "all.",
+    "Poisoning of other models": "only certified models are trained anew on changed tables. No other claim "
+    "says what a liar among the rows can do to a model.",
+    "What is not claimed": "an audit tries the claims that it lists. What a result means for somebody, and "
+    "whether epsilon is small enough, no claim says.",
+    "Code around Confide": "a scaler fitted on secret rows, settings that were tried on the table, a log "
+    "line in a notebook, a plot of a certified model's margins.",
+    "Several ledgers": "budgets of two ledgers on the same people add up, and nothing here knows it.",
+}
+
+ROUNDED = (
+    "Claims are rounded up and measured bounds down, to 4 significant digits, and more where a bound would "
+    "not be seen to pass its claim. Verdicts are decided by the exact values."
+)
+
+_DIGITS = 4
+#: That tell any two doubles apart.
+_ALL = 17
+
+
+def up(value: Fraction | float) -> str:
+    """Return a claimed amount, rounded up to 4 significant digits."""
+    return _shown(value, _DIGITS, ROUND_CEILING)
+
+
+def down(value: float) -> str:
+    """Return a measured bound, rounded down to 4 significant digits; nothing for NaN."""
+    return _shown(value, _DIGITS, ROUND_FLOOR)
+
+
+def both(claimed: Fraction, measured: float) -> tuple[str, str]:
+    """Return a claim rounded up, and a bound rounded down, with digits enough to see that it is passed.
+
+    Parameters
+    ----------
+    claimed : Fraction
+    measured : float
+        NaN for none.
+    """
+    pair = up(claimed), down(measured)
+    if math.isinf(measured) or not passes(measured, claimed):
+        return pair
+    for digits in range(_DIGITS, _ALL + 1):
+        pair = _shown(claimed, digits, ROUND_CEILING), _shown(measured, digits, ROUND_FLOOR)
+        if Fraction(pair[1]) > Fraction(pair[0]):
+            break
+    return pair
+
+
+def passes(measured: float, claimed: Fraction) -> bool:
+    """Return whether a bound lies above a claim; False for NaN. A float means its shortest decimal."""
+    if not math.isfinite(measured):
+        return measured == math.inf
+    return Fraction(repr(float(measured))) > claimed
+
+
+def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
+    if not isinstance(value, Fraction):
+        if not math.isfinite(value):
+            return "" if math.isnan(value) else "infinite"
+        value = Fraction(repr(float(value)))
+    rounded = Context(digits, rounding).divide(value.numerator, value.denominator)
+    return f"{float(rounded):.{digits}g}"

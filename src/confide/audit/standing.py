@@ -1,0 +1,152 @@
+"""How each claim stands after an audit: broken and by what, or held, and whether anything was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from confide.audit.finding import Finding, Verdict
+from confide.audit.legend import both, down, judged, passes
+from confide.audit.registry import Claim, claims
+
+
+class How(Enum):
+    """What an audit says of a claim."""
+
+    BROKEN = "broken"
+    MEASURED = "holds: measured"
+    UNMEASURED = "holds: nothing measured"
+
+
+class Tried(Enum):
+    """What a layer did to a claim."""
+
+    BROKEN = "broken"
+    HELD = "held"
+    REPORTED = "reported"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A claim after an audit.
+
+    Parameters
+    ----------
+    claim : Claim
+    findings : tuple of Finding
+        Of this claim; at least one.
+    """
+
+    claim: Claim
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst(self) -> Finding:
+        """The attack with the largest lower bound on epsilon."""
+        return max(self.findings, key=lambda found: -1.0 if math.isnan(found.measured) else found.measured)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all attacks together."""
+        return Verdict.HOLDS if self.decisive is None else Verdict.BROKEN
+
+    @property
+    def how(self) -> How:
+        """Broken, or how it holds. A bound of 0 measures nothing."""
+        if self.decisive is not None:
+            return How.BROKEN
+        return How.MEASURED if self.worst.measured > 0 else How.UNMEASURED
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The attack that broke it; None where it holds.
+
+        Of several: the largest bound above the claim, else a counter-example, else the least p-value.
+        """
+        broken = [found for found in self.findings if found.verdict is Verdict.BROKEN]
+        return min(broken, key=self._rank, default=None)
+
+    def _rank(self, found: Finding) -> tuple[bool, float, bool, float]:
+        above, chance = passes(found.measured, self.claim.epsilon), not math.isnan(found.p_value)
+        return not above, -found.measured if above else 0.0, chance, found.p_value if chance else 0.0
+
+    def tried(self, layer: str) -> Tried:
+        """Return what a layer did to this claim."""
+        verdicts = {found.verdict for found in self.findings if found.layer == layer}
+        if not verdicts:
+            return Tried.NOTHING
+        if Verdict.BROKEN in verdicts:
+            return Tried.BROKEN
+        return Tried.HELD if judged(layer) else Tried.REPORTED
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """Claimed and measured epsilon, as people read them."""
+        return both(self.claim.epsilon, self.worst.measured)
+
+    def __str__(self) -> str:
+        """Return how the claim stands, in one sentence without a full stop."""
+        if self.how is How.BROKEN:
+            return self._broken()
+        return self._measured() if self.how is How.MEASURED else self._rests()
+
+    def _measured(self) -> str:
+        if math.isinf(self.worst.measured):
+            return "holds: measured more than the claim"
+        share = math.floor(100 * Fraction(self.worst.measured) / self.claim.epsilon)
+        return f"holds: measured {f'{share} %' if share else 'less than 1 %'} of the claim"
+
+    def _rests(self) -> str:
+        """Name the layers that would show one counter-example: counts that saw nothing show no privacy."""
+        proofs = (found.layer for found in self.findings if math.isnan(found.p_value) and judged(found.layer))
+        layers = list(dict.fromkeys(proofs))
+        rest = f" and on {', '.join(layers)}" if layers else " alone"
+        return f"holds: nothing measured, rests on its proof{rest}"
+
+    def _broken(self) -> str:
+        by = self.decisive
+        assert by is not None
+        place = f", on {by.pair!r}" if by.pair else ""
+        above, chance = passes(by.measured, self.claim.epsilon), not math.isnan(by.p_value)
+        reasons = (
+            "its bound is above the claim" if above else "",
+            f"p-value {by.p_value:.2g}" if chance else "",
+            by.note,
+        )
+        reason = "; ".join(filter(None, reasons)) or "a counter-example"
+        return f"broken by {by.layer}{place}: {reason}{'' if above else self._beside()}"
+
+    def _beside(self) -> str:
+        """Say of a bound that stands beside the verdict that it is not what decided."""
+        worst = self.worst
+        if not worst.measured > 0:
+            return ""
+        bound = f"{down(worst.measured)} by {worst.layer}"
+        return f" (not by its bound: the largest, {bound}, is not above the claim)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "claim": self.claim.name,
+            "epsilon": float(self.claim.epsilon),
+            "delta": float(self.claim.delta),
+            "adjacency": self.claim.adjacency.value,
+            "measured": self.worst.to_dict()["measured"],
+            "layer": self.worst.layer,
+            "verdict": self.verdict.value,
+            "broken_by": None if self.decisive is None else self.decisive.layer,
+            "told": str(self),
+        }
+
+
+def standings(findings: Iterable[Finding]) -> list[Standing]:
+    """Return how each claim that was attacked stands, in the order of the registry."""
+    own: dict[str, list[Finding]] = {}
+    for found in findings:
+        own.setdefault(found.claim, []).append(found)
+    return [Standing(claim, tuple(own[claim.name])) for claim in claims() if claim.name in own]
