@@ -12,9 +12,18 @@ import pytest
 from scipy.stats import beta
 
 from confide.audit import Finding, Verdict, blackbox, claims
-from confide.audit.blackbox import Counts, Guesses, attack, clopper_pearson, law_p_value, one_run_bound
+from confide.audit.blackbox import (
+    Counts,
+    Guesses,
+    Tried,
+    attack,
+    clopper_pearson,
+    law_p_value,
+    one_run_bound,
+)
 from confide.audit.exact import certain
 from confide.audit.finding import judge
+from confide.audit.registry import Pair
 from confide.mechanisms import seeded_stream
 
 
@@ -67,6 +76,62 @@ def test_no_false_alarm_where_tables_are_equal():
         values.append(counts.p_value(0.0, 0.0))
     assert np.mean(np.array(values) <= 0.1) <= 0.25
     assert min(values) > 1e-4
+
+
+def revealing(kind, chance, *, delta=0, epsilon=1):
+    """Return a claim whose runs tell the table `here` with this probability; tight but for it."""
+
+    def outputs(side, count, stream):
+        rng = np.random.default_rng(int(stream.bits(1)[0] >> np.uint64(2)))
+        told = (rng.random(count) < chance) & (side == 0)
+        if kind == "cells":
+            turned = rng.random(count) >= math.e / (1 + math.e)
+            return np.where(told, 7.0, (turned != side).astype(float))[:, None]
+        rows = rng.laplace(side, 1 / float(epsilon), (count, 1))
+        rows[told] = {"far": 1e9, "a value": 0.123456, "nothing": math.nan}[kind]
+        return rows
+
+    return replace(CLAIM, epsilon=Fraction(epsilon), delta=Fraction(delta), outputs=outputs, law=None)
+
+
+CLAIM = claims("mechanisms.discrete_laplace")[0]
+SIDES = Pair("sides", 0, 1)
+
+
+def p_value(claim, count, seed=0):
+    return blackbox.check(claim, SIDES, count, seeded_stream(seed), full=False, error=1e-6).p_value
+
+
+@pytest.mark.parametrize("delta", [0, Fraction(1, 1000)])
+@pytest.mark.parametrize("kind", ["far", "a value", "nothing", "cells"])
+def test_what_is_rare_on_one_table_and_never_on_the_other_is_found(kind, delta):
+    """One run of a hundred, in a quick audit."""
+    assert p_value(revealing(kind, 0.01, delta=delta), 20_000) < 1e-6
+    assert p_value(revealing(kind, 0.0, delta=delta), 20_000) > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["far", "a value", "cells"])
+def test_in_a_full_audit_it_may_be_rarer(kind):
+    assert p_value(revealing(kind, 0.002, delta=Fraction(1, 1000)), 400_000) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), [("cells", 300), ("far", 300), ("cells", 2000)])
+def test_tight_claims_are_accused_as_seldom_as_the_p_value_says(kind, count):
+    claim = revealing(kind, 0.0)
+    values = np.array([p_value(claim, count, seed) for seed in range(2000)])
+    for level in (0.1, 0.01, 0.001):
+        assert (values <= level).sum() <= 2000 * level + 4 * math.sqrt(2000 * level) + 1
+
+
+def test_rules_share_the_error():
+    """Of three rules the best alone decides, at its share of the error; the first has most of it."""
+    good, idle = Guesses(1400, 300, 20_000), Guesses(0, 0, 20_000)
+    alone = good.p_value(1.0, 0.0)
+    assert Tried((good,)).p_value(1.0, 0.0) == alone
+    assert Tried((good, idle, idle)).p_value(1.0, 0.0) == pytest.approx(alone / 0.8)
+    assert Tried((idle, idle, good)).p_value(1.0, 0.0) == pytest.approx(alone / 0.1)
+    assert Tried((idle, good)).epsilon(0.0, 1e-3) == pytest.approx(good.epsilon(0.0, 2e-4))
 
 
 def test_holm():

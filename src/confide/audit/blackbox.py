@@ -1,8 +1,9 @@
 """Outputs of neighbours told apart: a lower bound on epsilon, with confidence.
 
-A rule is learned on some outputs of each table: a score (likelihood ratio on cells, single coordinates,
-likelihood ratios of normal and Laplace fits, a random forest), a threshold, and the table that it points to.
-Then fair coins say of which table each of N fresh runs is, and the rule guesses the table, or abstains.
+Rules are learned on some outputs of each table: a score (likelihood ratio on cells, single coordinates and
+their histograms, likelihood ratios of normal and Laplace fits, a random forest), a threshold, and the table
+that it points to. Then fair coins say of which table each of N fresh runs is, and a rule guesses the table,
+or abstains.
 
 Theorem (`Guesses`). Let p and q be the rates at which the rule fires on the table that it points to and on
 the other; (epsilon, delta)-DP says p <= e^epsilon q + delta. A run is a right guess with probability p / 2
@@ -15,6 +16,10 @@ in the first argument, so that on B <= b it is at least the p-value of the unmar
 
 One binomial in place of two separate bounds of p and q (`Counts`, kept for outputs that lie there already,
 as many of each table) needs about half the runs.
+
+One rule has the largest bound that its learning runs vouch for; it takes a rate of 0 for luck, and passes by
+what happens in one run of a hundred and never on the other table. Others are those that would tell most
+against the claim (`_evidence`). All guess on the same fresh runs, and share the error (Bonferroni, `Tried`).
 """
 
 from __future__ import annotations
@@ -33,13 +38,20 @@ from confide.audit.registry import Claim, Floats, Law, Pair
 from confide.mechanisms import RandomStream
 
 Score = Callable[[Floats], Floats]
+#: Bins of a coordinate, and how often a value must be there to have one of its own.
+_BINS, _REPEATS = 32, 3
 #: Distinct outputs up to which each is a cell of its own.
 _CELLS = 256
 _COORDINATES = 32
 #: Error at which thresholds are compared while learning; decides nothing.
 _LEARNING = 1e-4
+#: Errors at which rates are taken while the rules against the claim are learned, and the share of the
+#: reported error that the first rule has; the rest is divided among these.
+_BOLD, _FIRST = (0.01, 0.3), 0.8
 #: Runs from which a third of them is enough to learn from.
 _MANY = 1000
+#: Stand for NaN and infinities: what a mechanism returns is never one of them but by chance.
+_NOTHING, _ENDLESS = -1.2345e300, 1e300
 #: Part of an error that is spent on what delta excuses.
 _EXCUSED = 0.05
 
@@ -102,6 +114,34 @@ class Guesses:
         return _least_error(lambda error: self.epsilon(delta, error), epsilon)
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What several rules said of the same runs: each has its share of the error, the first one most of it.
+
+    Valid (Bonferroni), whatever the rules are, since they were learned on other runs.
+    """
+
+    rules: tuple[Guesses, ...]
+
+    def epsilon(self, delta: float, error: float) -> float:
+        """Return the best lower bound on epsilon, wrong with probability at most `error`."""
+        return max(rule.epsilon(delta, share * error) for rule, share in self._shared())
+
+    def p_value(self, epsilon: float, delta: float) -> float:
+        """Return the least error at which the bound exceeds the claim; 1 where none does."""
+        return min(1.0, *(rule.p_value(epsilon, delta) / share for rule, share in self._shared()))
+
+    def _shared(self) -> list[tuple[Guesses, float]]:
+        more = len(self.rules) - 1
+        shares = [_FIRST, *[(1 - _FIRST) / more] * more] if more else [1.0]
+        return list(zip(self.rules, shares, strict=True))
+
+
+def numbers(rows: Floats) -> Floats:
+    """Return outputs with what is no finite number as one: no rule can order it otherwise."""
+    return np.nan_to_num(rows, nan=_NOTHING, posinf=_ENDLESS, neginf=-_ENDLESS)
+
+
 def _least_error(bound: Callable[[float], float], epsilon: float) -> float:
     """Return the p-value of a claim from bounds that are valid at each error.
 
@@ -141,11 +181,13 @@ def scores(here: Floats, there: Floats, *, forest: bool) -> Iterator[Score]:
         return
     for j in range(min(here.shape[1], _COORDINATES)):
         yield lambda rows, j=j: rows[:, j]
+        yield _histogram(here[:, j], there[:, j], j)
     centre = np.median(np.concatenate([here, there]), axis=0)
     spread = np.median(np.abs(np.concatenate([here, there]) - centre), axis=0) + 1e-300
 
     def scaled(rows: Floats) -> Floats:  # one wild output must not blind the rule
-        return np.clip((rows - centre) / spread, -1e3, 1e3)
+        with np.errstate(over="ignore"):
+            return np.clip((rows - centre) / spread, -1e3, 1e3)
 
     a, b = scaled(here), scaled(there)
     means, variances = [x.mean(axis=0) for x in (a, b)], [x.var(axis=0) + 1e-9 for x in (a, b)]
@@ -182,33 +224,88 @@ def scores(here: Floats, there: Floats, *, forest: bool) -> Iterator[Score]:
         yield lambda rows: np.asarray(trained.predict_proba(scaled(rows)))[:, 1]
 
 
-def learn(here: Floats, there: Floats, delta: float, *, forest: bool = False) -> Rule:
-    """Learn from outputs [count, d] of each table the rule that should tell most about others.
+def _histogram(here: Floats, there: Floats, column: int) -> Score:
+    """Return the log-likelihood ratio of one coordinate: values that repeat by themselves, others in bins."""
+    values, codes, counts = np.unique(np.concatenate([here, there]), return_inverse=True, return_counts=True)
+    often = np.flatnonzero(counts >= _REPEATS)
+    alone = counts < _REPEATS
+    bars = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1], method="nearest"))
+    sides = [np.bincount(part, minlength=values.size) for part in (codes[: here.size], codes[here.size :])]
+    exact = np.log((sides[1][often] + 0.5) / (sides[0][often] + 0.5))
+    places = np.searchsorted(bars, values[alone], side="right")
+    binned = [np.bincount(places, side[alone], bars.size + 1) + 0.5 for side in sides]
+    other, known = np.log(binned[1] / binned[0]), values[often]
 
-    Scores are fitted on the first half and compared on the second: a forest knows its own trees by heart.
+    def score(rows: Floats) -> Floats:
+        cells = rows[:, column]
+        found = other[np.searchsorted(bars, cells, side="right")]
+        if known.size:
+            place = np.minimum(np.searchsorted(known, cells), known.size - 1)
+            found = np.where(known[place] == cells, exact[place], found)
+        return found
+
+    return score
+
+
+def _evidence(hits: Any, alarms: Any, runs: int, delta: float, epsilon: float, error: float) -> Any:
+    """Return what one run tells against a claim, at rates that err by that: nats, negative where nothing.
+
+    Of guesses that are right with probability s, where the claim allows c, each tells KL(s || c).
+    """
+    from scipy.special import expit, rel_entr
+
+    low, high = clopper_pearson(hits, runs, error)[0] - delta, clopper_pearson(alarms, runs, error)[1]
+    speaks = np.maximum(low, 0.0) + high
+    share, chance = np.maximum(low, 0.0) / speaks, float(expit(epsilon))
+    told = speaks * (rel_entr(share, chance) + rel_entr(1 - share, 1 - chance))
+    return np.where(share > chance, told, -1.0)
+
+
+def _cuts(sides: list[Floats]) -> Floats:
+    """Return thresholds: quantiles of both sides, and the last values of each end, ever sparser."""
+    both = np.sort(np.concatenate(sides))
+    ends = np.unique(np.geomspace(1, max(1.0, both.size / 1000), 40).astype(np.int64)) - 1
+    return np.unique(
+        np.concatenate([np.quantile(both, np.linspace(0.001, 0.999, 400)), both[ends], both[-1 - ends]])
+    )
+
+
+def learn(
+    here: Floats, there: Floats, delta: float, *, epsilon: float | None = None, forest: bool = False
+) -> tuple[Rule, ...]:
+    """Learn from outputs [count, d] of each table the rules that should tell most about others.
+
+    The first has the largest bound. With an `epsilon`, those that tell most against (epsilon, delta) follow,
+    where there are any. Scores are fitted on the first half and compared on the second: a forest knows its
+    own trees by heart.
     """
     fitted = len(here) // 2
-    best, rule, half = -math.inf, None, len(here) - fitted
+    half, bold = len(here) - fitted, () if epsilon is None else _BOLD
+    heights = [-math.inf, *(0.0 for _ in bold)]
+    rules: list[Rule | None] = [None for _ in heights]
     for score in scores(here[:fitted], there[:fitted], forest=forest):
         sides = [np.sort(score(side[fitted:])) for side in (here, there)]
-        cuts = np.unique(np.quantile(np.concatenate(sides), np.linspace(0.001, 0.999, 400)))
+        cuts = _cuts(sides)
         for upper in (True, False):
             count = [_beyond(side, cuts, upper=upper) for side in sides]
             for role in (0, 1):
-                low, _ = clopper_pearson(count[role], half, _LEARNING)
-                _, high = clopper_pearson(count[1 - role], half, _LEARNING)
-                gain = np.log(np.maximum(low - delta, 1e-300) / high)
-                if gain.max() > best:
-                    best = float(gain.max())
-                    rule = Rule(score, float(cuts[int(gain.argmax())]), upper, role)
-    assert rule is not None
-    return rule
+                hits, alarms = count[role], count[1 - role]
+                low, _ = clopper_pearson(hits, half, _LEARNING)
+                _, high = clopper_pearson(alarms, half, _LEARNING)
+                told = [np.log(np.maximum(low - delta, 1e-300) / high)]
+                told += [_evidence(hits, alarms, half, delta, epsilon or 0.0, error) for error in bold]
+                for place, gain in enumerate(told):
+                    if gain.max() > heights[place]:
+                        heights[place] = float(gain.max())
+                        rules[place] = Rule(score, float(cuts[int(gain.argmax())]), upper, role)
+    assert rules[0] is not None
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
 
 
 def attack(here: Floats, there: Floats, delta: float, *, forest: bool = False) -> Counts:
     """Learn a rule on one half of the outputs [count, d] of each table, and count on the other half."""
     half = len(here) // 2
-    rule = learn(here[:half], there[:half], delta, forest=forest)
+    rule = learn(here[:half], there[:half], delta, forest=forest)[0]
     fired = [rule.fires(side[half:]) for side in (here, there)]
     return Counts(fired[rule.role], fired[1 - rule.role], len(here) - half)
 
@@ -222,25 +319,30 @@ def _beyond(ordered: Floats, cuts: Floats, *, upper: bool) -> Any:
 def check(claim: Claim, pair: Pair, count: int, stream: RandomStream, *, full: bool, error: float) -> Finding:
     """Attack a claim by `count` runs on each table of a pair, about; `error` is that of the reported bound.
 
-    The first third of the runs (half of a few) teaches the rule. Of the others, as many are made on each
+    The first third of the runs (half of a few) teaches the rules. Of the others, as many are made on each
     table as fair coins say.
     """
     taught = count // 3 if count >= _MANY else count // 2
-    pilot = [
-        claim.sample(table, taught, stream.child(side))
-        for side, table in (("here", pair.here), ("there", pair.there))
-    ]
-    delta, runs = float(claim.delta), 2 * (count - taught)
-    rule = learn(pilot[0], pilot[1], delta, forest=full and pilot[0].shape[1] > 1)
+
+    def drawn(table: Any, times: int, name: str) -> Floats:
+        return numbers(claim.sample(table, times, stream.child(name)))
+
+    pilot = [drawn(table, taught, side) for side, table in (("here", pair.here), ("there", pair.there))]
+    delta, epsilon, runs = float(claim.delta), float(claim.epsilon), 2 * (count - taught)
+    rules = learn(pilot[0], pilot[1], delta, epsilon=epsilon, forest=full and pilot[0].shape[1] > 1)
     there = int((stream.child("coins").bits(runs) >> np.uint64(63)).sum())
-    fired = [
-        rule.fires(claim.sample(table, times, stream.child(f"fresh {side}"))) if times else 0
-        for side, table, times in (("here", pair.here, runs - there), ("there", pair.there, there))
-    ]
-    guesses = Guesses(fired[rule.role], fired[1 - rule.role], runs)
+    fired = np.zeros((len(rules), 2), dtype=np.int64)
+    for side, table, times in ((0, pair.here, runs - there), (1, pair.there, there)):
+        if times:
+            rows = drawn(table, times, f"fresh {('here', 'there')[side]}")
+            fired[:, side] = [rule.fires(rows) for rule in rules]
+    tried = Tried(tuple(
+        Guesses(int(told[rule.role]), int(told[1 - rule.role]), runs)
+        for rule, told in zip(rules, fired, strict=True)
+    ))  # fmt: skip
     return Finding(
-        claim.name, "black box", Verdict.HOLDS, guesses.epsilon(delta, error), pair.name, count,
-        guesses.p_value(float(claim.epsilon), delta),
+        claim.name, "black box", Verdict.HOLDS, tried.epsilon(delta, error), pair.name, count,
+        tried.p_value(epsilon, delta),
     )  # fmt: skip
 
 
