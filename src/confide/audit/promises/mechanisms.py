@@ -102,15 +102,15 @@ def rounded_law(sigma: float) -> Callable[[Any], Law]:
     return law
 
 
+# What follows is called by its name each time: a recording may have put another function there.
 def _noise(draw: Callable[..., Any], scale: Any) -> dict[str, Any]:
     return vectorised(lambda value, size, stream: value + draw(scale, size, stream=stream))
 
 
-def _released(release: Callable[..., Any], amount: Any) -> dict[str, Any]:
+def _released(release: Callable[..., Any], amount: Any, **more: Any) -> dict[str, Any]:
     def draw(value: Floats, size: int, stream: RandomStream) -> Any:
         units = np.tile(np.asarray(value, dtype=np.int64), (size, 1))
         statistic = Statistic(units, 0.25, 1.0, "audit")
-        more = {"l1_sensitivity": 1.0} if release is laplace_release else {}
         return release(statistic, amount, stream=stream, **more)
 
     return vectorised(draw)
@@ -204,12 +204,14 @@ def mechanism(name: str, epsilon: Any, delta: Any, proof: str, pairs: Any, **how
 _HALF = Fraction(1, 2)
 mechanism(
     "discrete_laplace", _HALF, 0, "Ghosh, Roughgarden & Sundararajan 2009; confide.mechanisms.discrete", UNIT,
-    law=laplace_law(_HALF), covers=("event:discrete_laplace",), **_noise(discrete_laplace, 2),
+    law=laplace_law(_HALF), covers=("event:discrete_laplace",),
+    **_noise(lambda *a, **how: discrete_laplace(*a, **how), 2),
 )  # fmt: skip
 mechanism(
     "discrete_gaussian", zcdp_epsilon(Fraction(1, 8), _DELTA), _DELTA,
     "Canonne, Kamath & Steinke 2020, theorem 4; confide.privacy.zcdp", UNIT,
-    law=gaussian_law(Fraction(2)), covers=("event:discrete_gaussian",), **_noise(discrete_gaussian, 2),
+    law=gaussian_law(Fraction(2)), covers=("event:discrete_gaussian",),
+    **_noise(lambda *a, **how: discrete_gaussian(*a, **how), 2),
 )  # fmt: skip
 mechanism(
     "rounded_gaussian", round_up(gaussian_epsilon(2.0, _DELTA)), _DELTA,
@@ -253,10 +255,11 @@ _FAR = (Pair("one coordinate", [0, 0], [4, 0]), Pair("near 2^61", [2**61 - 8, 0]
 mechanism(
     "laplace_release", 1, 0, "Ghosh, Roughgarden & Sundararajan 2009 on the grid; confide.mechanisms.grid",
     _FAR,
-    kind=Kind.RELEASE, covers=("event:laplace",), **_released(laplace_release, 1),
+    kind=Kind.RELEASE, covers=("event:laplace",),
+    **_released(lambda *a, **how: laplace_release(*a, **how), 1, l1_sensitivity=1.0),
 )  # fmt: skip
 mechanism(
     "gaussian_release", round_up(gaussian_epsilon(2.0, _DELTA)), _DELTA,
     "Balle & Wang 2018, theorem 8, then rounding; confide.mechanisms.grid", _FAR,
-    kind=Kind.RELEASE, **_released(gaussian_release, 2),
+    kind=Kind.RELEASE, **_released(lambda *a, **how: gaussian_release(*a, **how), 2),
 )  # fmt: skip
