@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, exact, exempt, options, poison, price, sides
+from confide.audit import blackbox, exact, exempt, noise, options, poison, price, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.origin import Origin
@@ -78,6 +78,10 @@ def _draws(claim: Claim, effort: Effort) -> Finding | None:
     return blackbox.fit(claim, pair, claim.draws if effort.full else claim.quick, effort.stream)
 
 
+def _noise(claim: Claim, effort: Effort) -> Finding | None:
+    return noise.check(claim, next(iter(claim.pairs())), effort.stream, full=effort.full)
+
+
 def _one_run(claim: Claim, effort: Effort) -> Finding | None:
     trainings = _TRAININGS if effort.full else _QUICK_TRAININGS
     return blackbox.one_run(claim, effort.stream, repeats=trainings, error=effort.error)
@@ -131,6 +135,7 @@ LAYERS: dict[str, Layer] = {
     "exact": _exact,
     "black box": _black_box,
     "law of draws": _draws,
+    "noise": _noise,
     "one run": _one_run,
     "replay": _replay,
     "price": _price,
