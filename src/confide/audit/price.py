@@ -255,17 +255,20 @@ def check(
     """
     if not claim.replayed:
         return None
-    begun, found, tried, note = time.process_time(), list[tuple[str, str]](), 0, ""
+    begun, found, tried, note, raised = time.process_time(), list[tuple[str, str]](), 0, "", 0
     tables = [(pair.name, table) for pair in pairs for table in (pair.here, pair.there)]
     for name, table in tables:
         tried += 1
-        till, _ = price(claim, table, seed + tried)
+        till, shown = price(claim, table, seed + tried)
+        raised += shown.error != ""
         found += [(name, what) for what in faults(claim, till)]
         note = note or _spent(claim, till)
     for option in options:
         tried += 1
-        till, _ = price(option, tables[0][1], seed + tried)
+        till, shown = price(option, tables[0][1], seed + tried)
+        raised += shown.error != ""
         found += [(tables[0][0], f"{option.name}: {what}") for what in dishonest(option, till)]
+    note += f"; {raised} runs ended in an error, after what they had spent" if raised else ""
     return Finding(
         claim.name, "price", Verdict.BROKEN if found else Verdict.HOLDS, pair=found[0][0] if found else "",
         tried=tried, seconds=time.process_time() - begun, note=found[0][1] if found else note,
