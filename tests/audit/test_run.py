@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,7 @@ from typer.testing import CliRunner
 from confide.audit import Finding, Verdict, audit, claims
 from confide.audit import run as running
 from confide.audit.guarantees import layers
-from confide.audit.page import page
-from confide.audit.run import Audit, plan
+from confide.audit.run import plan
 from confide.cli.app import app
 from confide.errors import ParameterError
 
@@ -149,7 +147,7 @@ def test_a_finished_state_is_told(tmp_path):
     asked = ["audit", "-m", "labels.rounding", "--seed", "3", "--state", str(state)]
     first, again = COMMAND.invoke(app, asked), COMMAND.invoke(app, asked)
     assert "results are from" not in first.stderr
-    assert f"All 9 results are from {state}; remove it to attack anew." in again.stderr
+    assert f"All {len(running.LAYERS)} results are from {state}; remove it to attack anew." in again.stderr
     other = COMMAND.invoke(app, [*asked, "--seed", "4"])
     assert other.exit_code == 2
     assert "seed" in other.stderr
@@ -187,9 +185,76 @@ def test_the_command(tmp_path):
     assert body["ok"]
     assert body["broken"] == []
     assert body["claims"][0]["measured"] == pytest.approx(1.0)
-    assert COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--out", str(out)]).exit_code not in (0, 1)
+    assert body["origin"]["seed"] == 3
+    assert body["claims"][0]["told"] == "holds: measured 99 % of the claim"
+    assert "1 hold and a part of the claim was measured; 0 hold with nothing measured" in done.output
     assert COMMAND.invoke(app, ["audit", "--quick", "--full"]).exit_code not in (0, 1)
-    assert COMMAND.invoke(app, ["audit", "-m", "nothing_here"]).exit_code not in (0, 1)
+
+
+def test_an_earlier_report_is_not_written_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_attack", None)
+    out = tmp_path / "audit.html"
+    out.write_text("earlier")
+    asked = ["audit", "-m", "labels.rounding", "--out"]
+    done = COMMAND.invoke(app, [*asked, str(out)])
+    assert done.exit_code == 2
+    assert "may hold an earlier audit report" in done.stderr
+    assert "paid" not in done.stderr
+    assert out.read_text() == "earlier"
+    nowhere = COMMAND.invoke(app, [*asked, str(tmp_path / "none" / "audit.html")])
+    assert nowhere.exit_code == 2
+    assert "charge" not in nowhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("nosuch", None),
+        ("lables.roundin", "labels.rounding"),
+        ("trainning", "training"),
+        ("sparseregressor", "SparseRegressor"),
+        ("selection.exponentail", "selection.exponential"),
+        ("adasp", "adassp"),
+    ],
+)
+def test_an_unknown_name_is_told_its_neighbours(name, near):
+    done = COMMAND.invoke(app, ["audit", "-m", name])
+    assert done.exit_code == 2
+    told = done.stderr
+    assert "Rooms are mechanisms, selection, labels," in told
+    assert "confide audit --list" in told
+    assert len(told) < 500
+    assert ("Did you mean" in told) == (near is not None)
+    if near is not None:
+        meant = told.partition("Did you mean ")[2].partition("?")[0].split(", ")
+        assert meant[0] == near
+        assert all(claims(each) for each in meant)
+
+
+def test_the_command_lists_claims(monkeypatch):
+    monkeypatch.setattr(running, "_attack", None)
+    done = COMMAND.invoke(app, ["audit", "--list"])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert lines[0].split() == ["claim", "room", "kind", "epsilon", "delta", "neighbours"]
+    assert [line.split()[0] for line in lines[1:-1]] == [claim.name for claim in claims()]
+    assert "labels.gaussian labels mechanism 1 0.001 replace_label" in " ".join(done.output.split())
+    body = json.loads(COMMAND.invoke(app, ["audit", "--list", "-m", "labels.gaussian", "--json"]).output)
+    assert body["claims"] == [
+        {"claim": "labels.gaussian", "room": "labels", "kind": "mechanism", "epsilon": 1.0, "delta": 0.001,
+         "adjacency": "replace_label"}
+    ]  # fmt: skip
+    assert COMMAND.invoke(app, ["audit", "--list", "--full"]).exit_code == 2
+    assert COMMAND.invoke(app, ["audit", "--museum", "--list"]).exit_code == 2
+
+
+def test_progress_is_told_from_where_it_stopped(tmp_path):
+    state, told = tmp_path / "state.jsonl", []
+    audit("labels.rounding", seed=1, state=state)
+    whole = len(running.LAYERS)
+    state.write_text("\n".join(state.read_text().splitlines()[:6]) + "\n")
+    audit("labels.rounding", seed=1, state=state, progress=lambda *more: told.append(more))
+    assert [(done, total) for done, total, _ in told] == [(n, whole) for n in range(5, whole + 1)]
 
 
 def test_an_interrupted_audit_goes_on(tmp_path, monkeypatch):
@@ -241,6 +306,18 @@ def test_a_broken_claim_leaves_with_status_1(monkeypatch):
     done = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"])
     assert done.exit_code == 1
     assert "Broken: labels.rounding" in done.output
+    assert "broken by exact, on 'ends': its bound is above the claim" in " ".join(done.output.split())
+
+
+def test_a_claim_that_is_broken_below_its_bound_says_by_what(monkeypatch):
+    broken = Finding("labels.rounding", "replay", Verdict.BROKEN, pair="ends", note="moved by 2 [red]")
+    monkeypatch.setitem(running.LAYERS, "replay", lambda claim, effort: broken)
+    done = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"])
+    assert done.exit_code == 1
+    row = done.output.partition("labels.rounding")[2].partition("claims,")[0]
+    told = " ".join(row.split())
+    for word in ("broken by replay, on 'ends':", "moved by 2 [red]", "not by its bound"):
+        assert word in told, told
 
 
 def test_a_public_name_without_a_claim_leaves_with_status_1(tmp_path, monkeypatch):
@@ -258,47 +335,3 @@ def test_a_public_name_without_a_claim_leaves_with_status_1(tmp_path, monkeypatc
     assert body["broken"] == ["confide.tune.novel"]
     assert body["findings"][-1]["layer"] == "registry"
     assert COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"]).exit_code == 0
-
-
-def test_the_page_has_a_bar_a_claim_and_nothing_from_outside():
-    findings = (
-        Finding("labels.rounding", "exact", Verdict.BROKEN, math.inf, "ends <b>"),
-        Finding("labels.laplace", "black box", Verdict.HOLDS, 0.5, p_value=0.3),
-    )
-    text = page(Audit(findings, False, 1.0), made="today")
-    assert text.count('role="img"') == 2
-    assert "labels.laplace: measured 0.5 of 1 claimed" in text
-    assert "do not hold: labels.rounding" in text
-    assert "ends &lt;b&gt;" in text
-    assert "prefers-color-scheme:dark" in text
-    assert 'lang="en"' in text
-    assert not re.search(r"(src|href)=|url\(|@import|<script", text)
-
-
-def _told(**more):
-    return (
-        Finding("prediction.votes", "exact", Verdict.HOLDS, 1.0, "a pair"),
-        Finding("prediction.votes", "poisoning", Verdict.HOLDS, tried=24, note="24 tables; closest call: 2"),
-        Finding("prediction.votes", "run time", Verdict.HOLDS, pair="a pair", tried=9,
-                note="CPU time 1.01 times as long on the neighbour (0.90 to 1.20); reported, not judged"),
-    )  # fmt: skip
-
-
-def test_the_page_tells_poisoning_and_run_times_apart():
-    text = page(Audit(_told(), False, 1.0))
-    assert text.count("closest call: 2") == 1
-    assert "(0.90 to 1.20)" in text
-    assert "<details><summary>" in text
-    assert "No attack broke a claim." in text
-    plain = page(Audit(_told()[:1], False, 1.0))
-    assert "Poisoning" not in plain
-    assert "Run time" not in plain
-
-
-def test_tables_have_captions_headers_and_words_beside_colour():
-    broken = Finding("labels.rounding", "exact", Verdict.BROKEN, 2.0, "ends")
-    text = page(Audit((*_told(), broken), False, 1.0))
-    assert text.count("<table>") == text.count("<caption>") == 4
-    assert text.count('scope="row"') == 2 + 1 + 1 + 2
-    assert text.count('class="broken">broken<') == 2
-    assert "labels.rounding: measured 2 of 1 claimed" in text

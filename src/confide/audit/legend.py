@@ -30,7 +30,7 @@ class Told:
     @property
     def sentence(self) -> str:
         """Both halves."""
-        return f"{self.tries}: {self.shows}."
+        return f"{self.tries}, and can show {self.shows}."
 
 
 #: Layer of `run.LAYERS` -> what it does. A test holds the two against each other.
@@ -41,15 +41,19 @@ LEGEND: dict[str, Told] = {
     ),
     "black box": Told(
         "Learns to tell the outputs of two neighbouring tables apart, and counts on fresh outputs how well",
-        "a lower bound on epsilon, with confidence, and nothing of differences that it did not learn",
+        "a lower bound on epsilon, with confidence, blind to differences that it did not learn",
     ),
     "law of draws": Told(
-        "Counts how often a mechanism draws each outcome on one table, against its exact law",
+        "Runs a mechanism on one table many times, counts the outcomes against its exact law",
         "that the code draws from another law than the one that its proof is about",
+    ),
+    "noise": Told(
+        "Holds the noise that a run added against the law that its public parameters name",
+        "noise that is narrower than declared, by a hundredth in a full audit, or used twice",
     ),
     "one run": Told(
         "Plants many rows in one training, and guesses from its output which were in",
-        "a lower bound on epsilon, with confidence, of a whole training, as a rule far below the claim",
+        "a lower bound on epsilon of a whole training, with confidence, as a rule far below the claim",
     ),
     "replay": Told(
         "Records what a run asks of its mechanisms, and gives the same noise to the neighbouring table",
@@ -68,7 +72,7 @@ LEGEND: dict[str, Told] = {
         "one certified answer that turns",
     ),
     "price": Told(
-        "Composes the declared noise of all calls of a run, by code of the audit's own",
+        "Composes the declared noise of all calls of a run by code of the audit's own",
         "a run that costs more than it claims, charges or tells the ledger",
     ),
     "entropy": Told(
@@ -90,25 +94,24 @@ def judged(layer: str) -> bool:
 
 #: What no layer sees: name -> why it matters. ``docs/guarantee.md`` and ``docs/how-to/audit.md`` say more.
 UNSEEN: dict[str, str] = {
-    "Your declarations": "that bounds and categories were not read off the table, that columns declared "
+    "Your declarations": "That bounds and categories were not read off the table, that columns declared "
     "public are public, and that a person has no more rows than the schema says. Proofs take these as given.",
-    "Time": "no guarantee covers how long a run takes; it is measured and reported, not judged. Only the "
+    "Time": "No guarantee covers how long a run takes; it is measured and reported, not judged. Only the "
     "service lets answers leave on a public schedule.",
-    "Your machine": "memory, swap, processor, the files of a ledger and of a certified model, backups that "
+    "Your machine": "Memory, swap, processor, the files of a ledger and of a certified model, backups that "
     "are rolled back, and who can read them.",
-    "Randomness of the operating system": "where noise is drawn is looked at; whether the bits of the "
-    "operating system can be predicted is not.",
-    "Rare events": "runs are finite. What happens once in a million runs is seen by the exact layer, where "
+    "Randomness of the operating system": "Whether its bits can be predicted, and who controls them.",
+    "Rare events": "Runs are finite. What happens once in a million runs is seen by the exact layer, where "
     "outputs can be listed, by replay, or by nobody.",
-    "Other tables": "the tables of an audit are small and bad on purpose, not all tables. A proof is about "
+    "Other tables": "The tables of an audit are small and bad on purpose, not all tables. A proof is about "
     "all.",
-    "Poisoning of other models": "only certified models are trained anew on changed tables. No other claim "
+    "Poisoning of other models": "Only certified models are trained anew on changed tables. No other claim "
     "says what a liar among the rows can do to a model.",
-    "What is not claimed": "an audit tries the claims that it lists. What a result means for somebody, and "
+    "What is not claimed": "An audit tries the claims that it lists. What a result means for somebody, and "
     "whether epsilon is small enough, no claim says.",
-    "Code around Confide": "a scaler fitted on secret rows, settings that were tried on the table, a log "
+    "Code around Confide": "A scaler fitted on secret rows, settings that were tried on the table, a log "
     "line in a notebook, a plot of a certified model's margins.",
-    "Several ledgers": "budgets of two ledgers on the same people add up, and nothing here knows it.",
+    "Several ledgers": "Budgets of two ledgers on the same people add up, and nothing here knows it.",
 }
 
 ROUNDED = (

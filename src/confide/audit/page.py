@@ -1,116 +1,209 @@
-"""The page of an audit: bars for claim and measured bound of each mechanism, in one file of its own."""
+"""The page of an audit: how each claim stands, layer by layer, for a privacy officer; one file of its own."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.registry import Claim
-from confide.audit.run import LEVEL, Audit
-from confide.privacy import show
-from confide.report.html import Safe, escape, join, table, tag
+from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, down, judged, up
+from confide.audit.run import LAYERS, LEVEL, REGISTRY, Audit
+from confide.audit.standing import How, Standing, Tried, standings
+from confide.report.html import Safe, code, escape, join, table, tag
 from confide.report.style import css
 
 _RULES = """
-header,main,footer{max-width:78rem}
-.bars{display:grid;gap:.15rem;min-width:9rem;padding-right:.5rem}
+header,nav,main,footer{max-width:78rem}
+.bars{display:grid;gap:.15rem;min-width:8rem;padding-right:.5rem}
 .bars svg{display:block;width:100%;height:1.5rem;overflow:visible}
 .claimed{fill:none;stroke:var(--muted);stroke-width:1.5}.measured{fill:var(--accent)}.over{fill:var(--alarm)}
 tbody th{overflow-wrap:break-word}
-.key{display:flex;gap:1.2rem;flex-wrap:wrap;list-style:none;padding:0}
+.key{display:flex;gap:.4rem 1.2rem;flex-wrap:wrap;list-style:none;padding:0}
 .key svg{width:1rem;height:.8rem;margin-right:.4rem}
 .broken{font-weight:600;color:var(--alarm)}
-
+.quiet{color:var(--muted)}
+.banner ul{margin:.4rem 0 0;padding-left:1.2rem}
+.matrix td{padding-right:.6rem}
+.legend td:nth-child(2){min-width:14rem}
+.unjudged{font-weight:400}
+.long{overflow-wrap:anywhere}
 details{margin:.9rem 0}
 summary{cursor:pointer;padding:.4rem 0}
 summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 @media (forced-colors:active){.claimed{stroke:GrayText}.measured{fill:Highlight}.over{fill:Mark}}
+@media screen and (max-width:48rem){
+.stack table,.stack tbody,.stack tr,.stack th,.stack td,.stack caption{display:block;text-align:left}
+.stack thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+.stack tr{padding:.5rem 0;border-bottom:1px solid var(--grid)}
+.stack th,.stack td{border:0;padding:.05rem 0;white-space:normal}
+.stack td:empty{display:none}
+.stack td::before{color:var(--muted);font-weight:400;font-size:.85rem}
+.matrix td,.legend td.n{display:inline-block;padding-right:.9rem}
+.bars{max-width:20rem}
+}
 """
-
 
 #: Layers with a table of their own.
 _APART = ("poisoning", "run time")
+_SECTIONS = (
+    ("claims", "Claims"),
+    ("layers", "What is tried"),
+    ("matrix", "Claim by layer"),
+    ("poisoning", "Poisoning"),
+    ("time", "Run time"),
+    ("attacks", "Attacks"),
+    ("unseen", "What this audit cannot see"),
+    ("origin", "Where this comes from"),
+)
+_BARS = (
+    ("claimed", "claimed epsilon"),
+    ("measured", "measured lower bound"),
+    ("over", "of a broken claim"),
+)
 
 
-def page(audit: Audit, *, made: str = "") -> str:
-    """Return the HTML page of an audit.
-
-    Parameters
-    ----------
-    audit : Audit
-    made : str
-        When and where, shown at its foot.
-    """
-    broken = sorted({found.claim for found in audit.broken})
-    title = f"Audit of {len(audit.summary())} claims, {'full' if audit.full else 'quick'}"
+def page(audit: Audit) -> str:
+    """Return the HTML page of an audit."""
+    stood = standings(audit.findings)
+    kind = "full" if audit.full else "quick"
+    title = f"Audit of {len(stood)} claim{'' if len(stood) == 1 else 's'}, {kind}"
+    found = {
+        "claims": _claims(stood),
+        "layers": _layers(stood),
+        "matrix": _matrix(stood),
+        "poisoning": _poisoned(audit),
+        "time": _paced(audit),
+        "attacks": _findings(audit.findings),
+        "unseen": _unseen(),
+        "origin": _origin(audit),
+    }
+    shown = [(name, head, content) for name, head in _SECTIONS if (content := found[name]) is not None]
+    labels = "".join(_labels(name, heads) for name, heads in _heads().items())
     head = join(
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
         tag("title", title),
-        tag("style", Safe(css() + _RULES)),
+        tag("style", Safe(f"{css()}{_RULES}@media screen and (max-width:48rem){{\n{labels}}}\n")),
     )
     body = join(
-        tag("header", tag("h1", "Confide"), tag("p", title, class_="claim"), _outcome(broken)),
-        tag("main", _explained(), _bars(audit), _poisoned(audit), _paced(audit), _findings(audit.findings)),
-        tag("footer", tag("p", f"{made} {audit.seconds:.0f} s.")),
+        tag("header", tag("h1", "Confide"), tag("p", title, class_="claim"), _outcome(audit, stood)),
+        tag("nav", tag("ul", *(tag("li", _link(name, head)) for name, head, _ in shown)), aria_label="Parts"),
+        tag("main", *(tag("section", tag("h2", head), content, id=name) for name, head, content in shown)),
+        tag("footer", tag("p", "Made by ", code("confide audit"), ".")),
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def _outcome(broken: list[str]) -> Safe:
+def _link(name: str, head: str) -> Safe:
+    return tag("a", head, href=f"#{name}")
+
+
+#: Table -> its columns; those of the matrix are the layers.
+_HEADS: dict[str, tuple[str, ...]] = {
+    "standing": ("claim", "bars", "claimed", "measured", "outcome", "measured by", "neighbours", "delta"),
+    "legend": ("layer", "what it tries, and what it can show", "held", "broken", "nothing to try"),
+    "poisoned": ("claim", "tables", "closest call", "verdict"),
+    "paced": ("claim", "median of ratios, and its interval", "runs on each", "neighbours"),
+    "attacks": (
+        "claim", "layer", "worst neighbours", "tried", "measured", "p-value", "verdict", "note",
+    ),
+}  # fmt: skip
+#: Columns that need no name where they stand below each other.
+_PLAIN = ("bars", "outcome", "what it tries, and what it can show", "note")
+
+
+def _heads() -> dict[str, tuple[str, ...]]:
+    return {**_HEADS, "matrix": ("claim", *LAYERS)}
+
+
+def _stack(name: str, caption: str, rows: list[tuple[object, ...]], numbers: tuple[int, ...] = ()) -> Safe:
+    """Return a table whose cells stand below each other, with their column's name, on a narrow screen."""
+    return tag("div", table(caption, _heads()[name], rows, numbers=numbers), class_=f"stack {name}")
+
+
+def _labels(name: str, heads: tuple[str, ...]) -> str:
+    named = ((i, head) for i, head in enumerate(heads[1:], start=2) if head not in _PLAIN)
+    return "".join(f'.{name} td:nth-child({i})::before{{content:"{head}: "}}\n' for i, head in named)
+
+
+def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
+    counts = Counter(one.how for one in stood)
+    unknown = [found.claim for found in audit.broken if found.layer == REGISTRY]
+    tiles = (
+        ("broken", counts[How.BROKEN], "an attack succeeded"),
+        ("hold, measured", counts[How.MEASURED], "an attack measured a part of the claim"),
+        ("hold, nothing measured", counts[How.UNMEASURED], "rest on proof and on replay"),
+        ("attacks", len(audit.findings) - len(unknown), f"of {len(LAYERS)} layers"),
+    )
+    shown = (
+        tag("div", tag("dt", name), tag("dd", f"{count:,}", tag("small", note)))
+        for name, count, note in tiles
+    )
+    told = _banner([one for one in stood if one.how is How.BROKEN], unknown) or tag(
+        "p",
+        f"No attack broke a claim: {counts[How.MEASURED]} hold and a part of the claim was measured, "
+        f"{counts[How.UNMEASURED]} hold with nothing measured.",
+    )
+    return join(told, tag("dl", *shown, class_="tiles"))
+
+
+def _banner(broken: list[Standing], unknown: list[str]) -> Safe | None:
+    """Return what failed; None where nothing did."""
+    parts: list[Safe] = []
     if broken:
-        return tag(
-            "div", tag("strong", "Broken"), f"These claims do not hold: {', '.join(broken)}.", class_="banner"
-        )
-    return tag("p", "No attack broke a claim.")
+        named = (tag("li", _name(one.claim.name), f": {one}.") for one in broken)
+        parts += [tag("strong", "Broken"), escape("These claims do not hold:"), tag("ul", *named)]
+    if unknown:
+        told = f"Public names that no claim covers, so that nothing attacks them: {', '.join(unknown)}."
+        parts.append(tag("p", _name(told)))
+    return tag("div", *parts, class_="banner") if parts else None
 
 
-def _explained() -> Safe:
+def _claims(stood: list[Standing]) -> Safe:
     words = (
         "Measured is the largest lower bound on epsilon that any attack proved, from exact laws or with "
-        "confidence. "
+        "confidence. The true epsilon of a run lies between it and the claim, if the claim holds. "
+        "A bound far below its claim may mean a loose claim, or a weak attack: it proves no more privacy. "
+        "Where nothing was measured, the claim rests on its proof, and on the layers that look for one "
+        "counter-example and found none. "
         f"The probability that any claim that holds is called broken is at most {LEVEL:g} over the whole "
-        "audit (Holm). "
-        "It is a lower bound: the true epsilon of a run lies between it and the claim, if the claim holds. "
-        "A bound far below its claim may mean a loose claim, or a weak attack: it proves no more privacy."
-    )
-    keys = (
-        ("claimed", "claimed epsilon"),
-        ("measured", "measured lower bound"),
-        ("over", "bound above the claim"),
+        "audit (Holm)."
     )
     items = (
         tag("li", tag("svg", tag("rect", width=16, height=13, class_=name), aria_hidden="true"), text)
-        for name, text in keys
+        for name, text in _BARS
     )
-    return join(tag("p", words), tag("ul", *items, class_="key"))
-
-
-def _bars(audit: Audit) -> Safe:
     rows: list[tuple[object, ...]] = [
         (
-            _name(claim.name),
-            _bar(claim, worst, verdict),
-            show(claim.epsilon),
-            _number(worst.measured),
-            _verdict(verdict),
-            claim.adjacency.value.replace("_", " "),
-            show(claim.delta),
-            worst.layer,
+            _name(one.claim.name),
+            _bar(one),
+            *one.numbers,
+            _told(one),
+            one.worst.layer if one.worst.measured > 0 else "",
+            one.claim.adjacency.value.replace("_", " "),
+            up(one.claim.delta),
         )
-        for claim, worst, verdict in audit.summary()
+        for one in stood
     ]
-    heads = ("claim", "bars", "epsilon", "measured", "verdict", "neighbours", "delta", "measured by")
     return join(
-        tag("h2", "Claims"),
-        table("Each claim and the largest bound measured", heads, rows, numbers=(2, 3, 6)),
+        tag("p", words),
+        tag("p", ROUNDED),
+        tag("ul", *items, class_="key"),
+        _stack("standing", "Each claim, and how it stands", rows, numbers=(2, 3, 7)),
     )
 
 
-def _bar(claim: Claim, worst: Finding, verdict: Verdict) -> Safe:
-    share = 0.0 if math.isnan(worst.measured) else min(1.3, worst.measured / float(claim.epsilon))
-    told = f"{claim.name}: measured {_number(worst.measured)} of {show(claim.epsilon)} claimed"
-    own = "over" if verdict is Verdict.BROKEN else "measured"
+def _told(one: Standing) -> Safe:
+    return tag("span", str(one), class_="broken" if one.how is How.BROKEN else None)
+
+
+def _bar(one: Standing) -> Safe:
+    measured, epsilon = one.worst.measured, one.claim.epsilon
+    share = 0.0 if math.isnan(measured) else min(1.3, measured / float(epsilon))
+    claimed, bound = one.numbers
+    told = f"{one.claim.name}: measured {bound or 'nothing'} of {claimed} claimed"
+    own = "over" if one.how is How.BROKEN else "measured"
     return tag(
         "div",
         tag(
@@ -124,10 +217,41 @@ def _bar(claim: Claim, worst: Finding, verdict: Verdict) -> Safe:
     )
 
 
+def _layers(stood: list[Standing]) -> Safe:
+    rows: list[tuple[object, ...]] = []
+    for layer in LAYERS:
+        counts = Counter(one.tried(layer) for one in stood)
+        held = "not judged" if counts[Tried.REPORTED] else f"{counts[Tried.HELD]}"
+        sentence = LEGEND[layer].sentence if layer in LEGEND else ""
+        rows.append((layer, sentence, held, f"{counts[Tried.BROKEN]}", f"{counts[Tried.NOTHING]}"))
+    words = "Each layer is an attack of another kind. The numbers are claims."
+    return join(tag("p", words), _stack("legend", "Layers of the audit", rows, numbers=(2, 3, 4)))
+
+
+_CELLS = {
+    Tried.BROKEN: "broken",
+    Tried.HELD: None,
+    Tried.REPORTED: "quiet",
+    Tried.NOTHING: "quiet",
+}
+
+
+def _matrix(stood: list[Standing]) -> Safe:
+    words = (
+        "Held: the layer tried, and the claim held. Nothing: the layer has nothing to try on this claim. "
+        "Broken: an attack succeeded. Reported: measured, but no guarantee covers it."
+    )
+    rows: list[tuple[object, ...]] = []
+    for one in stood:
+        cells = (one.tried(layer) for layer in LAYERS)
+        rows.append((_name(one.claim.name), *(tag("span", c.value, class_=_CELLS[c]) for c in cells)))
+    return join(tag("p", words), _stack("matrix", "What each layer did to each claim", rows))
+
+
 def _poisoned(audit: Audit) -> Safe | None:
     """Return what poisoning came to; None where no model was poisoned."""
     rows: list[tuple[object, ...]] = [
-        (_name(found.claim), f"{found.tried:,}", escape(found.note), _verdict(found.verdict))
+        (_name(found.claim), f"{found.tried:,}", escape(found.note), _verdict(found))
         for found in audit.findings
         if found.layer == "poisoning"
     ]
@@ -138,11 +262,9 @@ def _poisoned(audit: Audit) -> Safe | None:
         "number of changes that turns an answer. The closest call is the least number of changes that did: "
         "one more than certified is the least that it may be."
     )
-    heads = ("claim", "tables", "closest call", "verdict")
     return join(
-        tag("h2", "Poisoning"),
         tag("p", words),
-        table("Certified distances under poisoning", heads, rows, numbers=(1,)),
+        _stack("poisoned", "Certified distances under poisoning", rows, numbers=(1,)),
     )
 
 
@@ -160,15 +282,15 @@ def _paced(audit: Audit) -> Safe | None:
         "not judged. An interval (in brackets, at 0.996) without 1 shows that the time of a run tells "
         "these two tables apart."
     )
-    heads = ("claim", "median of ratios, and its interval", "runs on each", "neighbours")
-    times = table("Run time of each claim", heads, rows, numbers=(2,))
-    folded = tag("details", tag("summary", "Show the run time of each claim"), times)
-    return join(tag("h2", "Run time"), tag("p", words), folded)
+    times = _stack("paced", "Run time of each claim", rows, numbers=(2,))
+    return join(tag("p", words), _fold("Show the run time of each claim", times))
 
 
-def _verdict(verdict: Verdict) -> object:
+def _verdict(found: Finding) -> object:
     """Return the word, which a reader of colours alone does not need and others do."""
-    return tag("span", verdict.value, class_="broken") if verdict is Verdict.BROKEN else verdict.value
+    if found.verdict is Verdict.BROKEN:
+        return tag("span", found.verdict.value, class_="broken")
+    return found.verdict.value if judged(found.layer) else "reported"
 
 
 def _findings(findings: tuple[Finding, ...]) -> Safe:
@@ -178,22 +300,55 @@ def _findings(findings: tuple[Finding, ...]) -> Safe:
             found.layer,
             found.pair,
             f"{found.tried:,}",
-            _number(found.measured),
-            _number(found.p_value),
-            _verdict(found.verdict),
+            down(found.measured),
+            "" if math.isnan(found.p_value) else f"{found.p_value:.2g}",
+            _verdict(found),
             escape(found.note),
         )
         for found in findings
         if found.layer not in _APART
     ]
-    heads = ("claim", "layer", "worst neighbours", "tried", "measured", "p-value", "verdict", "note")
-    return join(tag("h2", "Attacks"), table("Every attack", heads, rows, numbers=(3, 4, 5)))
+    attacks = _stack("attacks", "Every attack", rows, numbers=(3, 4, 5))
+    return _fold(f"Show all {len(rows):,} attacks", attacks)
+
+
+def _fold(summary: str, content: Safe) -> Safe:
+    return tag("details", tag("summary", summary), content)
+
+
+def _unseen() -> Safe:
+    words = "No verdict of this page speaks of these."
+    return join(tag("p", words), _plain(UNSEEN.items()))
+
+
+def _origin(audit: Audit) -> Safe:
+    spent = sum(found.seconds for found in audit.findings)
+    rows: list[tuple[str, object]] = [
+        ("mode", "full" if audit.full else "quick"),
+        ("level", f"{LEVEL:g} that any claim that holds is called broken, over the whole audit"),
+        ("time", f"{audit.seconds:,.0f} s of this run; {spent:,.0f} s of CPU time in all attacks"),
+    ]
+    if audit.kept:
+        rows.append(("resumed", f"{audit.kept:,} results are from an earlier run of the same code"))
+    made = audit.origin
+    if made is not None:
+        rows = [
+            ("date", made.date),
+            ("Confide", f"version {made.version}"),
+            ("sources", join("SHA-256 ", tag("code", made.sources, class_="long"))),
+            ("Python", made.python),
+            ("NumPy", made.numpy),
+            ("machine", made.machine),
+            ("randomness", "operating system" if made.seed is None else f"seed {made.seed}"),
+            *rows,
+        ]
+    return _plain(rows)
+
+
+def _plain(rows: Iterable[tuple[str, object]]) -> Safe:
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", told)) for name, told in rows), class_="plain")
 
 
 def _name(name: str) -> Safe:
     """Return a claim's name, which may break at its dots and underscores."""
     return Safe(escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>"))
-
-
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.4g}"

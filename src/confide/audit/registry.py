@@ -206,7 +206,7 @@ def claims(name: str | None = None) -> tuple[Claim, ...]:
     Raises
     ------
     ParameterError
-        If nothing has that name.
+        If nothing has that name; the nearest names are told.
     """
     _load()
     if name is None:
@@ -222,9 +222,23 @@ def claims(name: str | None = None) -> tuple[Claim, ...]:
         )
     )
     if not found:
-        listed = ", ".join(_CLAIMS)
-        raise ParameterError(f"No claim is called {name!r:.80}.", f"Pass a room or one of: {listed}.")
+        raise ParameterError(f"No claim is called {name!r:.80}.", _nearest(name))
     return found
+
+
+def _nearest(name: str) -> str:
+    """Return the remedy for a name that nothing has: the nearest that something has, and the rooms."""
+    from difflib import get_close_matches
+
+    names = [claim.name for claim in _CLAIMS.values()]
+    rooms = list(dict.fromkeys(each.partition(".")[0] for each in names))
+    covered = [each for claim in _CLAIMS.values() for each in claim.covers]
+    endings = [each.rpartition(mark)[2] for each in covered for mark in ".:"]
+    known = [*rooms, *names, *(each.rpartition(".")[0] for each in names), *endings, *covered]
+    by_case = {each.lower(): each for each in reversed(known)}
+    near = ", ".join(by_case[each] for each in get_close_matches(name.lower(), by_case))
+    meant = f"Did you mean {near}? " if near else ""
+    return f"{meant}Rooms are {', '.join(rooms)}; 'confide audit --list' shows every claim."
 
 
 def random_state(stream: RandomStream) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +14,10 @@ from confide.cli.shared import Json, check_targets, emit, reporting
 from confide.errors import ParameterError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from confide.audit.registry import Claim
     from confide.audit.run import Audit
 
 
@@ -25,6 +29,9 @@ def audit(
     mechanism: Annotated[
         str | None, typer.Option("--mechanism", "-m", help="One claim, room or public name alone.")
     ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the claims, all or those of --mechanism, and attack nothing.")
+    ] = False,
     museum: Annotated[
         bool,
         typer.Option("--museum", help="Attack variants known to be broken instead: each must be caught."),
@@ -50,16 +57,22 @@ def audit(
     claim covers a public name; with --museum 1 where a variant known to be broken was not caught.
     """
     with reporting(as_json):
+        if museum:
+            _refuse("--museum", "--seed and --json", quick=quick, full=full, mechanism=mechanism, out=out,
+                    state=state, jobs=jobs, list=listed)  # fmt: skip
+            raise typer.Exit(_museum(seed, as_json=as_json))
+        if listed:
+            _refuse("--list", "--mechanism and --json", quick=quick, full=full, out=out, state=state,
+                    jobs=jobs, seed=seed)  # fmt: skip
+            _list(mechanism, as_json=as_json)
+            return
         from confide.audit.run import audit as attack
 
-        if museum:
-            _refuse(quick=quick, full=full, mechanism=mechanism, out=out, state=state, jobs=jobs)
-            raise typer.Exit(_museum(seed, as_json=as_json))
         if quick and full:
             raise ParameterError("Both --quick and --full were given.", "Pass one of them.")
         if jobs is not None and jobs < 1:
             raise ParameterError(f"The 'jobs' parameter is {jobs}.", "Pass at least 1.")
-        check_targets(out, force=force)
+        check_targets(out, force=force, holds="an earlier audit report", why="an audit takes long")
         kept = state if state is not None or not full else Path("confide-audit.jsonl")
         with _going_on(kept), _progress(quiet=as_json) as told:
             found = attack(
@@ -80,12 +93,53 @@ def audit(
     raise typer.Exit(1 if found.broken else 0)
 
 
-def _refuse(**given: Any) -> None:
+def _refuse(mode: str, takes: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None and value is not False:
-            raise ParameterError(
-                f"Both --museum and --{name} were given.", "The museum takes --seed and --json alone."
-            )
+            raise ParameterError(f"Both {mode} and --{name} were given.", f"{mode} takes {takes} alone.")
+
+
+def _list(name: str | None, *, as_json: bool) -> None:
+    """Show what is claimed."""
+    from confide.audit.legend import up
+    from confide.audit.registry import claims
+
+    chosen = claims(name)
+    if as_json:
+        emit({"claims": [_facts(claim) for claim in chosen]})
+        return
+    table = _table("claim", "room", "kind", "epsilon", "delta", "neighbours")
+    for claim in chosen:
+        facts = _facts(claim) | {"epsilon": up(claim.epsilon), "delta": up(claim.delta)}
+        table.add_row(*facts.values())
+    console = _console()
+    console.print(table)
+    console.print(f"{len(chosen)} claims. Attack one, or a room: confide audit --mechanism NAME.")
+
+
+def _facts(claim: Claim) -> dict[str, Any]:
+    return {
+        "claim": claim.name,
+        "room": claim.name.partition(".")[0],
+        "kind": claim.kind.value,
+        "epsilon": float(claim.epsilon),
+        "delta": float(claim.delta),
+        "adjacency": claim.adjacency.value,
+    }
+
+
+def _table(*heads: str) -> Table:
+    from rich.table import Table
+
+    return Table(*heads, box=None, pad_edge=False)
+
+
+def _console() -> Console:
+    """Return a console whose lines are long where they go to a file; names are no markup and no emoji."""
+    from rich.console import Console
+
+    width = None if Console().is_terminal else 130
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def _museum(seed: int | None, *, as_json: bool) -> int:
@@ -102,14 +156,13 @@ def _museum(seed: int | None, *, as_json: bool) -> int:
     if as_json:
         emit({"pieces": [one.to_dict() for one in shown], "wrong": wrong})
         return int(bool(wrong))
-    from rich.console import Console
-    from rich.table import Table
+    from confide.audit.legend import down
 
-    table = Table("known to be broken", "caught by", "measured", "sibling", box=None, pad_edge=False)
+    table = _table("known to be broken", "caught by", "measured", "sibling")
     for one in shown:
         sibling = f"called broken by {', '.join(one.accused)}" if one.accused else "quiet"
-        table.add_row(one.piece.name, ", ".join(one.caught) or "nothing", _number(one.measured), sibling)
-    console = Console(width=None if Console().is_terminal else 130)
+        table.add_row(one.piece.name, ", ".join(one.caught) or "nothing", down(one.measured) or "-", sibling)
+    console = _console()
     console.print(table)
     twice = sum(len(one.caught) > 1 for one in shown)
     told = f"Wrong: {', '.join(wrong)}." if wrong else "All were caught, and no sibling was called broken."
@@ -146,36 +199,29 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None
 
 
 def _show(found: Audit) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        "claim", "epsilon", "measured", "layer", "worst neighbours", "verdict", box=None, pad_edge=False
-    )
-    for claim, worst, verdict in found.summary():
-        table.add_row(
-            claim.name,
-            f"{float(claim.epsilon):.4g}",
-            _number(worst.measured),
-            worst.layer,
-            worst.pair,
-            verdict.value,
-        )
-    console = Console(width=None if Console().is_terminal else 130)
-    console.print(table)
     from confide.audit.run import REGISTRY
+    from confide.audit.standing import How, standings
 
-    broken = sorted({attack.claim for attack in found.broken if attack.layer != REGISTRY})
+    stood = standings(found.findings)
+    table = _table("claim", "claimed", "measured", "by", "neighbours of the bound", "outcome")
+    for one in stood:
+        claimed, measured = one.numbers
+        bound = (measured, one.worst.layer, one.worst.pair) if one.worst.measured > 0 else ("-", "", "")
+        table.add_row(one.claim.name, claimed, *bound, str(one))
+    console = _console()
+    console.print(table)
+    broken = [one.claim.name for one in stood if one.how is How.BROKEN]
     unknown = [attack.claim for attack in found.broken if attack.layer == REGISTRY]
     attacks = len(found.findings) - len(unknown)
     kind = "full" if found.full else "quick"
+    counts = Counter(one.how for one in stood)
     told = f"Broken: {', '.join(broken)}." if broken else "No claim was broken."
-    console.print(f"{len(found.summary())} claims, {attacks} attacks, {kind}, {found.seconds:.0f} s. {told}")
+    console.print(f"{len(stood)} claims, {attacks} attacks, {kind}, {found.seconds:.0f} s. {told}")
+    console.print(
+        f"{counts[How.MEASURED]} hold and a part of the claim was measured; {counts[How.UNMEASURED]} hold "
+        "with nothing measured, and rest on their proofs and on replay."
+    )
     if unknown:
         console.print(
             f"Public names that no claim covers, so that nothing attacks them: {', '.join(unknown)}."
         )
-
-
-def _number(value: Any) -> str:
-    return "-" if math.isnan(value) else f"{value:.4f}"

@@ -92,14 +92,26 @@ def _context() -> Any:
     return None
 
 
-def check_targets(*paths: Path | None, force: bool) -> None:
+def check_targets(
+    *paths: Path | None,
+    force: bool,
+    holds: str = "a release that was paid for",
+    why: str = "a charge is never refunded",
+) -> None:
     """Refuse, before anything is charged, files that cannot be written or would be written over.
+
+    Parameters
+    ----------
+    *paths : path or None
+    force : bool
+        Whether to write over files.
+    holds, why : str
+        What an existing file may hold, and why a folder must be there first.
 
     Raises
     ------
     ParameterError
-        For a folder in place of a file, a missing or read-only folder, and an existing file without `force`:
-        it may hold an earlier release, which was paid for.
+        For a folder in place of a file, a missing or read-only folder, and an existing file without `force`.
     """
     for path in paths:
         if path is None:
@@ -108,7 +120,7 @@ def check_targets(*paths: Path | None, force: bool) -> None:
             raise ParameterError(f"{path} is a folder.", "Name a file in it.")
         if path.exists() and not force:
             raise ParameterError(
-                f"The file {path} exists and may hold a release that was paid for.",
+                f"The file {path} exists and may hold {holds}.",
                 "Name another file, or pass --force to write over it.",
             )
         try:
@@ -117,7 +129,7 @@ def check_targets(*paths: Path | None, force: bool) -> None:
         except OSError:
             raise ParameterError(
                 f"The folder of {path} does not exist or cannot be written to.",
-                "Make it first: a charge is never refunded.",
+                f"Make it first: {why}.",
             ) from None
 
 

@@ -1,0 +1,161 @@
+"""The page: how claims stand, layer by layer, what is not seen, and where it comes from."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from confide.audit import Finding, Verdict, claims
+from confide.audit import run as running
+from confide.audit.legend import LEGEND, UNSEEN
+from confide.audit.origin import Origin
+from confide.audit.page import page
+from confide.audit.run import LAYERS, LEVEL, Audit
+
+HOLDS, BROKEN = Verdict.HOLDS, Verdict.BROKEN
+
+
+def told() -> tuple[Finding, ...]:
+    return (
+        Finding("prediction.votes", "exact", HOLDS, 1.0, "a pair"),
+        Finding("prediction.votes", "poisoning", HOLDS, tried=24, note="24 tables; closest call: 2"),
+        Finding("prediction.votes", "run time", HOLDS, pair="a pair", tried=9,
+                note="CPU time 1.01 times as long on the neighbour (0.90 to 1.20); reported, not judged"),
+    )  # fmt: skip
+
+
+def text_of(*findings: Finding) -> str:
+    return page(Audit(findings, False, 1.0))
+
+
+def row(text: str, table: str, claim: str) -> list[str]:
+    """Return the cells of a claim's row, without tags."""
+    whole = text[text.index(f'class="stack {table}"') :]
+    start = whole.index(f'scope="row">{claim.replace(".", ".<wbr>").replace("_", "_<wbr>")}<')
+    cells = whole[start : whole.index("</tr>", start)].split("<td")[1:]
+    return [re.sub("<[^>]*>", "", f"<td{cell}") for cell in cells]
+
+
+def test_a_bar_a_claim_and_nothing_from_outside():
+    text = text_of(
+        Finding("labels.rounding", "exact", BROKEN, math.inf, "ends <b>"),
+        Finding("labels.laplace", "black box", HOLDS, 0.5, p_value=0.3),
+        Finding("labels.gaussian", "replay", HOLDS),
+    )
+    assert text.count('role="img"') == 3
+    assert "labels.laplace: measured 0.5 of 1 claimed" in text
+    assert "labels.rounding: measured infinite of 1 claimed" in text
+    assert "labels.gaussian: measured nothing of 1 claimed" in text
+    assert "ends &lt;b&gt;" in text
+    assert "prefers-color-scheme:dark" in text
+    assert 'lang="en"' in text
+    assert not re.search(r"src=|href=\"[^#]|url\(|@import|<script", text)
+    assert set(re.findall(r'href="#(\w+)"', text)) == set(re.findall(r'<section id="(\w+)"', text))
+
+
+def test_the_headline_counts_what_was_measured_and_what_was_not():
+    text = text_of(
+        Finding("labels.laplace", "black box", HOLDS, 0.5, p_value=0.3),
+        Finding("labels.gaussian", "black box", HOLDS, 0.5, p_value=0.3),
+        Finding("labels.rounding", "black box", HOLDS, 0.0, p_value=1.0),
+        Finding("labels.rounding", "replay", HOLDS),
+    )
+    assert "2 hold and a part of the claim was measured, 1 hold with nothing measured." in text
+    assert "<dt>hold, nothing measured</dt><dd>1<small>rest on proof" in text
+    assert row(text, "standing", "labels.laplace")[1:5] == [
+        "1", "0.5", "holds: measured 50 % of the claim", "black box",
+    ]  # fmt: skip
+    assert row(text, "standing", "labels.rounding")[1:5] == [
+        "1", "0", "holds: nothing measured, rests on its proof and on replay", "",
+    ]  # fmt: skip
+
+
+def test_a_broken_claim_is_told_with_what_decided():
+    text = text_of(
+        Finding("labels.rounding", "exact", HOLDS, 0.25),
+        Finding("labels.rounding", "replay", BROKEN, pair="ends", note="moved by 2 <b>"),
+        Finding("confide.tune.novel", "registry", BROKEN),
+    )
+    reason = (
+        "broken by replay, on &#x27;ends&#x27;: moved by 2 &lt;b&gt; (not by its bound: the largest, 0.25"
+    )
+    assert text.count(reason) == 2
+    assert "No attack broke" not in text
+    assert "nothing attacks them: confide.<wbr>tune.<wbr>novel." in text
+    assert "<dt>attacks</dt><dd>2<" in text
+    alone = text_of(*told(), Finding("confide.tune.novel", "registry", BROKEN))
+    assert "<strong>Broken" not in alone
+    assert "nothing attacks them: confide.<wbr>tune.<wbr>novel." in alone
+
+
+def test_every_layer_is_explained_and_counted():
+    text = text_of(*told(), Finding("labels.rounding", "exact", BROKEN, 2.0))
+    for layer in LAYERS:
+        assert row(text, "legend", layer)[0] == LEGEND[layer].sentence.replace("'", "&#x27;")
+    assert row(text, "legend", "exact")[1:] == ["1", "1", "0"]
+    assert row(text, "legend", "poisoning")[1:] == ["1", "0", "1"]
+    assert row(text, "legend", "run time")[1:] == ["not judged", "0", "1"]
+    expected = dict.fromkeys(LAYERS, "nothing")
+    voted = expected | {"exact": "held", "poisoning": "held", "run time": "reported"}
+    assert row(text, "matrix", "prediction.votes") == list(voted.values())
+    assert row(text, "matrix", "labels.rounding") == list((expected | {"exact": "broken"}).values())
+
+
+def test_a_layer_of_tomorrow_is_shown(monkeypatch):
+    monkeypatch.setitem(running.LAYERS, "of tomorrow", lambda claim, effort: None)
+    text = text_of(*told(), Finding("prediction.votes", "of tomorrow", HOLDS))
+    assert row(text, "legend", "of tomorrow")[1:] == ["1", "0", "0"]
+    assert row(text, "matrix", "prediction.votes")[-1] == "held"
+    assert 'content:"of tomorrow: "' in text
+
+
+def test_what_is_not_seen_and_where_it_comes_from():
+    made = Origin(
+        "2026-01-02 03:04 UTC", "9.8", "ab" * 32, None, "CPython 3.99", "7.6", "Odd cpu, 5 processors"
+    )
+    found = Finding("labels.rounding", "exact", HOLDS, 0.2, seconds=1234.4)
+    text = page(Audit((found,), True, 77.0, kept=12, origin=made))
+    for name in UNSEEN:
+        assert f"<dt>{name}</dt>" in text
+    for shown in (
+        *vars(made).values(),
+        "operating system",
+        "77 s of this run",
+        "1,234 s of CPU",
+        f"{LEVEL:g}",
+    ):
+        assert shown is None or str(shown) in text
+    assert "12 results are from an earlier run" in text
+    seeded = page(Audit((found,), True, 77.0, origin=Origin(**vars(made) | {"seed": 5})))
+    assert "seed 5" in seeded
+    assert "earlier run" not in seeded
+
+
+def test_an_origin_names_no_host(monkeypatch):
+    monkeypatch.setattr("platform.node", lambda: "zq-host")
+    header = running._header(claims("labels.rounding"), full=False, seed=4)
+    made = Origin.here(header).to_dict()
+    assert (made["seed"], made["sources"]) == (4, header["sources"])
+    assert "zq-host" not in str(made)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", made["date"])
+
+
+def test_poisoning_and_run_times_stand_apart():
+    text = text_of(*told())
+    assert text.count("closest call: 2") == 1
+    assert "(0.90 to 1.20)" in text
+    assert text.count("<details><summary>") == 2
+    plain = text_of(told()[0])
+    assert "Certified distances" not in plain
+    assert "Run time of each claim" not in plain
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_tables_have_captions_headers_and_words_beside_colour(broken):
+    more = (Finding("labels.rounding", "exact", BROKEN, 2.0, "ends"),) if broken else ()
+    text = text_of(*told(), *more)
+    assert text.count("<table>") == text.count("<caption>") == 6
+    assert text.count('scope="row"') == 2 * (1 + broken) + len(LAYERS) + 1 + 1 + 1 + broken
+    assert text.count('class="broken">broken') == 3 * broken
