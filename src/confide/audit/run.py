@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, exact, exempt, noise, options, poison, price, sides
+from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.origin import Origin
@@ -130,12 +130,21 @@ def _run_time(claim: Claim, effort: Effort) -> Finding | None:
     return sides.pace(claim, pair, _RUNS if effort.full else _QUICK_RUNS, limit=_PACE)
 
 
+def _entropy(claim: Claim, effort: Effort) -> Finding | None:
+    tried = options.variants(claim)
+    if tried and not effort.full:  # one of them, another one each time, but for a seed
+        place = int(effort.stream.child("option").bits(1)[0] >> np.uint64(33)) % len(tried)
+        tried = tried[place : place + 1]
+    return entropy.check(claim, tried)
+
+
 #: Layer -> what it does; None where it has nothing to say of a claim.
 LAYERS: dict[str, Layer] = {
     "exact": _exact,
     "black box": _black_box,
     "law of draws": _draws,
     "noise": _noise,
+    "entropy": _entropy,
     "one run": _one_run,
     "replay": _replay,
     "price": _price,
