@@ -26,8 +26,7 @@ tbody th{overflow-wrap:break-word}
 .banner ul{margin:.4rem 0 0;padding-left:1.2rem}
 .matrix td{padding-right:.6rem}
 .legend td:nth-child(2){min-width:14rem}
-.unjudged{font-weight:400}
-.long{overflow-wrap:anywhere}
+.standing td:nth-child(5),.attacks td:last-child{min-width:15rem;overflow-wrap:anywhere}
 details{margin:.9rem 0}
 summary{cursor:pointer;padding:.4rem 0}
 summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
@@ -335,7 +334,7 @@ def _origin(audit: Audit) -> Safe:
         rows = [
             ("date", made.date),
             ("Confide", f"version {made.version}"),
-            ("sources", join("SHA-256 ", tag("code", made.sources, class_="long"))),
+            ("sources", join("SHA-256 ", code(made.sources))),
             ("Python", made.python),
             ("NumPy", made.numpy),
             ("machine", made.machine),
