@@ -32,6 +32,69 @@ def overclaimed(otherwise):
     return replace(VOTES, target=replace(VOTES.target, fit=lambda rows: Claimed(fit(rows), otherwise)))
 
 
+class Served:
+    """A model whose other path, that of the service, tells otherwise."""
+
+    def __init__(self, model, otherwise):
+        self.stability, self.otherwise = model.stability, otherwise
+
+    def steady(self, X):
+        return self.otherwise(*self.stability(X))
+
+
+def told(seen=(1.0, -1.0), ks=(2, 0), served=None, steady=None):
+    labels = np.array(seen), np.array(ks), np.array(served or seen), np.array(steady or ks)
+    return poison.Told(*labels)
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "fault"),
+    [
+        (lambda labels, k: (labels, k + 1), "the distance that 'steady' tells"),
+        (lambda labels, k: (labels, 2 * k), "the distance that 'steady' tells"),
+        (lambda labels, k: (-labels, k), "the class that 'steady' tells"),
+    ],
+)
+def test_the_path_of_the_service_is_held_against_the_other(otherwise, fault):
+    fit = VOTES.target.fit
+    broken = replace(VOTES, target=replace(VOTES.target, fit=lambda rows: Served(fit(rows), otherwise)))
+    found = poison.attack(broken, budget=24)
+    assert found.verdict is Verdict.BROKEN
+    assert fault in found.note
+
+
+def test_the_path_of_the_service_is_attacked_by_itself():
+    """Two apart are found on one table, and on two: one distance too many, where both paths agree."""
+    search = poison.Search(VOTES.target, VOTES.adjacency, 10)
+    search.compare(told(steady=(9, 0)), told((-1.0, -1.0), (0, 0), steady=(1, 0)), 3, "a heap")
+    assert [fault.partition(":")[0] for fault in search.faults] == ["a heap, by 'steady'"] * 2
+
+
+def test_one_distance_that_is_one_apart_is_rounding():
+    search = poison.Search(VOTES.target, VOTES.adjacency, 10)
+    search._agree(told(steady=(3, 0)))
+    assert search.faults == []
+    search._agree(told(steady=(3, 0)))
+    assert len(search.faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "fault"),
+    [
+        (lambda labels, k: np.where(k > 0, labels[::-1], -1), "a class that is not the model's"),
+        (lambda labels, k: labels, "certified for no change"),
+    ],
+)
+def test_stable_answers_are_attacked(monkeypatch, answers, fault):
+    search = poison.Search(VOTES.target, VOTES.adjacency, 10)
+    search._agree(told(ks=(1, 0)))
+    assert search.faults == []
+    monkeypatch.setattr(poison.StableAnswers, "answer", lambda self, labels, k: answers(labels, k))
+    search._agree(told(ks=(1, 0)))
+    assert len(search.faults) == 1
+    assert fault in search.faults[0]
+
+
 @pytest.mark.parametrize("claim", TARGETS, ids=lambda claim: claim.name)
 def test_certified_distances_hold(claim):
     found = poison.attack(claim, budget=40, seed=1)

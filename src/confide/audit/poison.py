@@ -9,6 +9,10 @@ by at most one with one change (`confide.prediction.certificate`). Both are atta
   the answer turns;
 - *random*: k changes at once, a third of the cells extreme.
 
+Three ways to the same model are attacked at once: its `stability`, which the estimator shows; the `steady`
+path, by which the service answers and which must tell the same; and `StableAnswers` on what it tells, so free
+of noise that a query is answered exactly where it is certified for at least one change.
+
 A changed table counts as many changes as the relation of the claim says: labels, replaced rows, or rows that
 come or go. One counter-example breaks the claim. The closest call is the least number of changes that turned
 an answer beside the k that was certified: k + 1 is the best an attack may do.
@@ -19,6 +23,8 @@ edge case                                 what happens
 k = 0                                     nothing is certified, so any change may turn the answer
 a path that never turns                   ends after all rows; no call
 classes differ at k > 0 of either table   broken: neighbours whose classes differ have k = 0
+`steady` is one off, once in a search     rounding, within what both distances allow for; twice is broken
+a model without `steady`                  its `stability` is both
 ========================================  ==============================================================
 """
 
@@ -26,7 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,12 +41,25 @@ from confide.audit.finding import Finding, Verdict
 from confide.audit.fuzz import EXTREMES
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Claim, Floats, Target
+from confide.mechanisms import seeded_stream
+from confide.prediction import StableAnswers
+from confide.prediction.certificate import steady
+from confide.prediction.vector import UNSTABLE
 from confide.privacy import Adjacency
 
-#: Classes and distances of all queries.
-Told = tuple[Any, Any]
+#: Of the epoch of `StableAnswers`: its noise is 0 but for one draw in e^100, its threshold too.
+_EPSILON, _DELTA = 300, Fraction(1, 10**12)
 #: Longest path of `descent`, and rows that each of its steps tries to change.
 _STEPS, _TRIED = 12, 3
+
+
+class Told(NamedTuple):
+    """Classes and distances [q] of all queries: by `stability`, and by the path of the service."""
+
+    labels: Any
+    k: Any
+    served: Any
+    steady: Any
 
 
 @dataclass
@@ -59,14 +79,36 @@ class Search:
     budget: int
     tried: int = 0
     faults: list[str] = field(default_factory=list)
+    #: Answers of which `steady` and `stability` tell distances one apart.
+    apart: int = 0
     #: (k certified, changes that turned the answer), the closest so far where k is positive.
     closest: tuple[int, int] | None = None
 
     def told(self, rows: Rows) -> Told:
         """Return classes and distances of all queries after training on a table."""
         self.tried += 1
-        labels, k = self.target.fit(rows).stability(self.target.queries)
-        return np.asarray(labels), np.asarray(k, dtype=np.int64)
+        model = self.target.fit(rows)
+        labels, k = model.stability(self.target.queries)
+        served, sure = served_by(model, self.target.queries)
+        told = Told(np.asarray(labels), _whole(k), np.asarray(served), _whole(sure))
+        self._agree(told)
+        return told
+
+    def _agree(self, told: Told) -> None:
+        """Hold the paths to one model against each other."""
+        apart = np.abs(told.k - told.steady)
+        self.apart += int((apart == 1).sum())
+        if (told.labels != told.served).any():
+            self.faults.append("the class that 'steady' tells is not that of 'stability'")
+        if apart.max(initial=0) > 1 or self.apart > 1:
+            self.faults.append("the distance that 'steady' tells is not that of 'stability'")
+        low, high = self.target.labels
+        answers = stable_answers(told.served == high, told.steady)
+        answered = answers != UNSTABLE
+        if (np.where(answers == 1, high, low) != told.served)[answered].any():
+            self.faults.append("'StableAnswers' answers a class that is not the model's")
+        if (told.steady[answered] < 1).any():
+            self.faults.append("'StableAnswers' answers what is certified for no change")
 
     @property
     def spent(self) -> bool:
@@ -84,8 +126,12 @@ class Search:
         bool array [q]
             Which answers turned.
         """
-        turned = start[0] != now[0]
-        for j, (k, m) in enumerate(zip(start[1].tolist(), now[1].tolist(), strict=True)):
+        self._hold(start.served, now.served, start.steady, now.steady, changes, f"{how}, by 'steady'")
+        return self._hold(start.labels, now.labels, start.k, now.k, changes, how)
+
+    def _hold(self, one: Any, other: Any, ks: Any, ms: Any, changes: int, how: str) -> Any:
+        turned = one != other
+        for j, (k, m) in enumerate(zip(ks.tolist(), ms.tolist(), strict=True)):
             if abs(k - m) > changes:
                 self.faults.append(f"{how}: {changes} changes move the distance from {k} to {m}, query {j}")
             if turned[j] and k + m + 1 > changes:
@@ -93,6 +139,25 @@ class Search:
             if turned[j] and k and (self.closest is None or _slack(k, changes) < _slack(*self.closest)):
                 self.closest = k, changes
         return turned
+
+
+def served_by(model: Any, queries: Floats) -> tuple[Any, Any]:
+    """Return classes and distances as the service asks for them (`confide.prediction.certificate.steady`)."""
+    held = getattr(model, "model_", None)
+    if held is None:
+        return steady(model, queries)
+    labels, k = steady(held.certified, held.queries(queries))
+    return held.classes[labels], k
+
+
+def stable_answers(labels: Any, k: Any) -> Any:
+    """Return the answers of epochs without noise: the class (0, 1), or `UNSTABLE`."""
+    epochs = StableAnswers(_EPSILON, _DELTA, 2, charge=lambda event: None, stream=seeded_stream(0))
+    return epochs.answer(labels.astype(np.int64), k)
+
+
+def _whole(k: Any) -> Any:
+    return np.asarray(k, dtype=np.int64)
 
 
 def _slack(k: int, changes: int) -> float:
@@ -114,12 +179,12 @@ def attack(claim: Claim, *, budget: int, seed: int = 0) -> Finding | None:
     start = search.told(target.table)
     ways = [
         way(search, j, start, rng)
-        for j in np.argsort(-start[1], kind="stable").tolist()
+        for j in np.argsort(-start.k, kind="stable").tolist()
         for way in (_heap, _descent, _random)
     ]
     while ways and not search.spent:  # in turn, so that no way uses the budget up
         ways = [way for way in ways if not search.spent and next(way, None) is not None]
-    note = f"{search.tried} tables; answers certified for {start[1].min()} to {start[1].max()} changes"
+    note = f"{search.tried} tables; answers certified for {start.k.min()} to {start.k.max()} changes"
     if search.closest is not None:
         k, changes = search.closest
         note += f"; closest call: {changes} changes turned one certified for {k}"
@@ -179,11 +244,11 @@ def _planted(search: Search, table: Rows, order: list[int], row: Floats, rival: 
 
 
 def _heap(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
-    table, asked, label = search.target.table, search.target.queries[query], float(start[0][query])
+    table, asked, label = search.target.table, search.target.queries[query], float(start.labels[query])
     order, rival = _supporters(table, asked, label), _rival(search, label)
     moves = search.relation is not Adjacency.REPLACE_LABEL
     for row in _rows(asked) if moves else [asked]:
-        for count in range(max(1, int(start[1][query])), table.y.size + 1):
+        for count in range(max(1, int(start.k[query])), table.y.size + 1):
             told = search.told(_planted(search, table, order, row, rival, count))
             yield True
             if search.compare(start, told, count, "a heap of one row")[query]:
@@ -195,7 +260,7 @@ def _descent(search: Search, query: int, start: Told, rng: np.random.Generator) 
         search.target.table,
         search.target.queries[query],
         start,
-        float(start[0][query]),
+        float(start.labels[query]),
     )
     rival = _rival(search, label)
     for step in range(1, _STEPS + 1):
@@ -205,7 +270,7 @@ def _descent(search: Search, query: int, start: Told, rng: np.random.Generator) 
             yield True
             search.compare(now, told, 1, "one change of a descent")
             turned = search.compare(start, told, step, "a descent")[query]
-            height = -1 if turned else int(told[1][query])
+            height = -1 if turned else int(told.k[query])
             if best is None or height < best[0]:
                 best = height, made, told
         if best is None or best[0] < 0:
@@ -230,7 +295,7 @@ def _single(
 
 def _random(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
     """Change up to k + 1 rows at once, for as long as the budget lasts."""
-    base, k = search.target.table, int(start[1][query])
+    base, k = search.target.table, int(start.k[query])
     while True:
         count = int(rng.integers(1, min(k + 1, base.y.size - 1) + 1))
         table, places = base, rng.choice(base.y.size, count, replace=False)
