@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.audit import replay
+from confide.audit import persons, replay
 from confide.audit.finding import Finding, Verdict
 from confide.audit.registry import Claim, Floats, Pair, random_state
 from confide.mechanisms import RandomStream
@@ -236,11 +236,9 @@ _FAMILIES: dict[str, tuple[Callable[[Options], Run], tuple[Options, ...]]] = {
 
 
 def variants(claim: Claim) -> tuple[Claim, ...]:
-    """Return a claim with each option of its family; not registered."""
-    make, options = _FAMILIES.get(claim.name, (None, ()))
-    if make is None:
-        return ()
+    """Return a claim with each option of its family, and with persons of several rows; not registered."""
     found = []
+    make, options = _FAMILIES.get(claim.name, (_labels, ()))
     for option in options:
         name = ", ".join(f"{key}={value!r}" for key, value in option.items())
         found.append(
@@ -248,7 +246,14 @@ def variants(claim: Claim) -> tuple[Claim, ...]:
                 claim, name=f"{claim.name}[{name}]", run=make(option), outputs=None, law=None, search=None
             )
         )
-    return tuple(found)
+    return (*found, *persons.variants(claim))
+
+
+def _own(claim: Claim, variant: Claim, pairs: list[Pair]) -> list[Pair]:
+    """Return the pairs of a variant: with all rows of a person, where it is about persons."""
+    if variant.pairs is claim.pairs:
+        return pairs
+    return [persons.several(pair, claim.adjacency) for pair in pairs]
 
 
 def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Finding | None:
@@ -264,7 +269,7 @@ def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Findin
         return None
     tried = list(others)
     for variant in variants(claim):
-        told = replay.check(variant, tried)
+        told = replay.check(variant, _own(claim, variant, tried))
         if told is not None:
             whole = replace(found, tried=found.tried + told.tried, seconds=found.seconds + told.seconds)
             broken = told.verdict is Verdict.BROKEN and found.verdict is Verdict.HOLDS

@@ -188,15 +188,16 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
     """Objective perturbation at one minimiser: the noise that leads there must be as likely on both.
 
     For a minimiser theta inside the ball, b = -gradient(theta) is the noise that leads to it. Both tables'
-    solvers are sent their own b. Their statistics may differ by `Plan.output_sensitivity`; for pure privacy
-    the densities of the two b, times the determinants, may differ by what the output's noise leaves of
-    epsilon, and for Gaussian noise their distance by that of two rows' gradients. Returned is the worst share
-    of what is allowed.
+    solvers are sent their own b. Each must come within `Plan.distance` of theta, and their statistics may
+    differ by `Plan.output_sensitivity`; for pure privacy the densities of the two b, times the determinants,
+    may differ by what the output's noise leaves of epsilon, and for Gaussian noise their distance by that of
+    the gradients of two rows, or of all rows of a person. Returned is the worst share of what is allowed.
     """
     from confide.training.objective import gathered, solve
     from confide.training.objective_solver import Objective, evaluate, gradient_of
 
-    rng, worst, size = np.random.default_rng(0), 0.0, plan.shape.size
+    rng, worst, size, count = np.random.default_rng(0), 0.0, plan.shape.size, plan.shape.rows_per_unit
+    near = math.sqrt(size) * plan.output_step + plan.distance
     for share in (0.1, 0.5, 0.9):
         theta = rng.normal(size=size)
         theta *= share * plan.radius / np.linalg.norm(theta)
@@ -214,6 +215,8 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
             next(solver)
             told.append(solver.send(b))
             noise.append(b)
+            off = float(np.linalg.norm(told[-1].value * told[-1].step - theta))
+            worst = max(worst, off / near)
         moved = (told[0].value - told[1].value).astype(float) * told[0].step
         norm = 1 if plan.pure else 2
         worst = max(worst, float(np.linalg.norm(moved, norm)) / plan.output_sensitivity)
@@ -221,9 +224,9 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
             likelier = abs(np.abs(noise[0]).max() - np.abs(noise[1]).max()) / plan.scale + abs(
                 volumes[0] - volumes[1]
             )
-            worst = max(worst, float(likelier) / float(plan.epsilon - plan.output))
+            worst = max(worst, float(likelier) / float(plan.epsilon - count * plan.output))
         else:
-            apart = 2 * plan.loss.slope * math.sqrt(plan.shape.norm_squared)
+            apart = 2 * count * plan.loss.slope * math.sqrt(plan.shape.norm_squared)
             worst = max(worst, float(np.linalg.norm(noise[0] - noise[1])) / (apart * (1 + _ERROR)))
     return worst, 1.0
 
