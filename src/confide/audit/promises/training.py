@@ -28,6 +28,8 @@ _DELTA = Fraction(1, 1000)
 #: One row weighs most: what it loses shows.
 _BASE = Rows(np.vstack([[3.0, -3.0], neighbours.table(12, 2).X]), np.append(1.0, neighbours.table(12, 2).y))
 _SIGNS = Rows(_BASE.X, np.where(_BASE.y > 0, 1.0, 0.0))
+#: So many rows that the budget is split among four rounds.
+_LONG = Rows(np.vstack([_BASE.X[:1], neighbours.table(399, 2).X]), np.append(1.0, neighbours.table(399, 2).y))
 _SECRET = neighbours.table(3, 2)
 _SECRET_SIGNS = Rows(_SECRET.X, np.where(_SECRET.y > 0, 1.0, 0.0))
 #: Draws of one release, repeated alone.
@@ -113,7 +115,15 @@ engine(
     "rounds",
     regressor("rounds"),
     "adaptive Gaussian rounds; confide.training.rounds",
-    single=True,  # so few rows are below the public limit of a second round: replay has the others
+    single=True,  # so few rows are below the public limit of a second round
+)
+engine(
+    "rounds.several",
+    regressor("rounds"),
+    "adaptive Gaussian rounds; confide.training.rounds",
+    base=_LONG,
+    draws=1_000,
+    quick=24,  # slow; a composition is priced
 )
 _STEPS = "composed Gaussian steps; confide.training.sgd.sensitivity"
 #: The black box of what canaries measure better.
