@@ -65,7 +65,7 @@ def test_the_headline_counts_what_was_measured_and_what_was_not():
     assert "2 hold and a part of the claim was measured, 1 hold with nothing measured." in text
     assert "<dt>hold, nothing measured</dt><dd>1<small>rest on proof" in text
     assert row(text, "standing", "labels.laplace")[1:5] == [
-        "1", "0.5", "holds: measured 50 % of the claim", "black box",
+        "1", "0.5", "holds: measured 50% of the claim", "black box",
     ]  # fmt: skip
     assert row(text, "standing", "labels.rounding")[1:5] == [
         "1", "0", "holds: nothing measured, rests on its proof and on replay", "",

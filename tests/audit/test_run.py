@@ -186,7 +186,7 @@ def test_the_command(tmp_path):
     assert body["broken"] == []
     assert body["claims"][0]["measured"] == pytest.approx(1.0)
     assert body["origin"]["seed"] == 3
-    assert body["claims"][0]["told"] == "holds: measured 99 % of the claim"
+    assert body["claims"][0]["told"] == "holds: measured 99% of the claim"
     assert "1 hold and a part of the claim was measured; 0 hold with nothing measured" in done.output
     assert COMMAND.invoke(app, ["audit", "--quick", "--full"]).exit_code not in (0, 1)
 

@@ -20,9 +20,9 @@ def standing(*findings: tuple) -> Standing:
 @pytest.mark.parametrize(
     ("findings", "how", "told"),
     [
-        ([("exact", HOLDS, 0.5)], How.MEASURED, "holds: measured 50 % of the claim"),
-        ([("exact", HOLDS, 0.99999)], How.MEASURED, "holds: measured 99 % of the claim"),
-        ([("support", HOLDS, 0.001)], How.MEASURED, "holds: measured less than 1 % of the claim"),
+        ([("exact", HOLDS, 0.5)], How.MEASURED, "holds: measured 50% of the claim"),
+        ([("exact", HOLDS, 0.99999)], How.MEASURED, "holds: measured 99% of the claim"),
+        ([("support", HOLDS, 0.001)], How.MEASURED, "holds: measured less than 1% of the claim"),
         (
             [("exact", HOLDS, 0.0), ("replay", HOLDS), ("support", HOLDS, 0.0, "", 9, 0.4)],
             How.UNMEASURED,

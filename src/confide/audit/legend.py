@@ -30,7 +30,7 @@ class Told:
     @property
     def sentence(self) -> str:
         """Both halves."""
-        return f"{self.tries}, and can show {self.shows}."
+        return f"{self.tries}; it can show {self.shows}."
 
 
 #: Layer of `run.LAYERS` -> what it does. A test holds the two against each other.
@@ -44,7 +44,7 @@ LEGEND: dict[str, Told] = {
         "a lower bound on epsilon, with confidence, blind to differences that it did not learn",
     ),
     "law of draws": Told(
-        "Runs a mechanism on one table many times, counts the outcomes against its exact law",
+        "Runs a mechanism on one table many times and counts the outcomes against its exact law",
         "that the code draws from another law than the one that its proof is about",
     ),
     "noise": Told(

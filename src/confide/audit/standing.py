@@ -93,13 +93,15 @@ class Standing:
         """Return how the claim stands, in one sentence without a full stop."""
         if self.how is How.BROKEN:
             return self._broken()
-        return self._measured() if self.how is How.MEASURED else self._rests()
+        return f"{self.how.value} {self.share} of the claim" if self.how is How.MEASURED else self._rests()
 
-    def _measured(self) -> str:
-        if math.isinf(self.worst.measured):
-            return "holds: measured more than the claim"
+    @property
+    def share(self) -> str:
+        """How much of the claim was measured, rounded down."""
+        if not math.isfinite(self.worst.measured):
+            return "0%" if math.isnan(self.worst.measured) else "more than 100%"
         share = math.floor(100 * Fraction(self.worst.measured) / self.claim.epsilon)
-        return f"holds: measured {f'{share} %' if share else 'less than 1 %'} of the claim"
+        return f"{share}%" if share or not self.worst.measured else "less than 1%"
 
     def _rests(self) -> str:
         """Name the layers that would show one counter-example: counts that saw nothing show no privacy."""
