@@ -248,6 +248,25 @@ def test_the_command_lists_claims(monkeypatch):
     assert COMMAND.invoke(app, ["audit", "--museum", "--list"]).exit_code == 2
 
 
+def test_the_bar_shows_no_unknown_number(monkeypatch):
+    from rich import progress
+
+    from confide.cli.audit import _progress
+
+    bars = []
+
+    class Kept(progress.Progress):
+        def start(self):
+            bars.append(self)
+
+    monkeypatch.setattr(progress, "Progress", Kept)
+    with _progress(quiet=False) as told:
+        (task,) = bars[0].tasks
+        assert not task.visible
+        told(5, 9, "where it stopped")
+        assert (task.visible, task.completed, task.total) == (True, 5, 9)
+
+
 def test_progress_is_told_from_where_it_stopped(tmp_path):
     state, told = tmp_path / "state.jsonl", []
     audit("labels.rounding", seed=1, state=state)

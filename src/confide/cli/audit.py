@@ -131,7 +131,10 @@ def _facts(claim: Claim) -> dict[str, Any]:
 def _table(*heads: str) -> Table:
     from rich.table import Table
 
-    return Table(*heads, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")  # a name that was cut short cannot be passed on
+    return table
 
 
 def _console() -> Console:
@@ -194,8 +197,10 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("attacks", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+        task = bar.add_task("", total=None, visible=False)  # until it is known how many there are
+        yield lambda done, total, what: bar.update(
+            task, completed=done, total=total, description=what, visible=True
+        )
 
 
 def _show(found: Audit) -> None:
@@ -203,7 +208,7 @@ def _show(found: Audit) -> None:
     from confide.audit.standing import How, standings
 
     stood = standings(found.findings)
-    table = _table("claim", "claimed", "measured", "by", "neighbours of the bound", "outcome")
+    table = _table("claim", "claimed", "measured", "by", "on", "outcome")
     for one in stood:
         claimed, measured = one.numbers
         bound = (measured, one.worst.layer, one.worst.pair) if one.worst.measured > 0 else ("-", "", "")
