@@ -9,8 +9,9 @@ layer          what it does
 `sides`        compares exceptions, messages, warnings, charges, types and last bits on neighbours
 =============  =========================================================================================
 
-`museum` holds known-bad variants, each of which a layer must catch. `run` plans and resumes; `page` and
-`guarantees` write what was found.
+`museum` holds known-bad variants, each of which a layer must catch. `run` plans and resumes; its `LAYERS` are
+all of them, and `legend` says what each tries. `standing` says how a claim stands; `page` and `guarantees`
+write it.
 """
 
 from __future__ import annotations
