@@ -38,6 +38,8 @@ Distance = Callable[[Any, Any, Any, Claim], tuple[float, float]]
 _SUPPORTS = 20_000
 #: Relative error of laws in double precision.
 _ERROR = 1e-9
+#: Part of a budget of objective perturbation that is the output's, and normal numbers that are never met.
+_PARTS, _FAR = 64, 37.0
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,14 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
     solvers are sent their own b. Each must come within `Plan.distance` of theta, and their statistics may
     differ by `Plan.output_sensitivity`; for pure privacy the densities of the two b, times the determinants,
     may differ by what the output's noise leaves of epsilon, and for Gaussian noise their distance by that of
-    the gradients of two rows, or of all rows of a person. Returned is the worst share of what is allowed.
+    the gradients of two rows, or of all rows of a person. What the plan's noise costs is summed anew
+    (`_cost`). Returned is the worst share of what is allowed.
     """
     from confide.training.objective import gathered, solve
     from confide.training.objective_solver import Objective, evaluate, gradient_of
 
-    rng, worst, size, count = np.random.default_rng(0), 0.0, plan.shape.size, plan.shape.rows_per_unit
+    rng, worst, size, count = np.random.default_rng(0), _cost(plan), plan.shape.size, plan.shape.rows_per_unit
+    worst = max(worst, float(plan.epsilon / claim.epsilon) / (1 + _ERROR))
     near = math.sqrt(size) * plan.output_step + plan.distance
     for share in (0.1, 0.5, 0.9):
         theta = rng.normal(size=size)
@@ -204,6 +208,8 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
         noise, volumes, told = [], [], []
         for rows in (here, there):
             cells, y = gathered(rows, plan)
+            longest = float((cells * cells).sum(axis=1).max(initial=0.0))
+            worst = max(worst, longest / (plan.shape.norm_squared * (1 + _ERROR)))
             still = Objective(
                 plan.loss, plan.ridge, plan.radius, plan.shape.norm_squared, np.zeros(size), plan.noise_bound
             )
@@ -229,6 +235,36 @@ def _perturbed(here: Any, there: Any, plan: Any, claim: Claim) -> tuple[float, f
             apart = 2 * count * plan.loss.slope * math.sqrt(plan.shape.norm_squared)
             worst = max(worst, float(np.linalg.norm(noise[0] - noise[1])) / (apart * (1 + _ERROR)))
     return worst, 1.0
+
+
+def _cost(plan: Any) -> float:
+    """Return the share of its epsilon, or of its delta, that a plan of objective perturbation spends.
+
+    The proof's sum (`confide.training.objective`), computed here from the noise, the ridge and the loss: the
+    determinant, the noise of the objective at the corners of what rows may change, the noise of the output;
+    then all rows of a person. Slopes and curvatures of the loss are looked up on a grid.
+    """
+    from scipy.special import ndtr
+
+    def curve(epsilon: float, sigma: float) -> float:
+        """Return delta of Gaussian noise at sensitivity 1 (Balle & Wang 2018, theorem 8)."""
+        part = float(ndtr(-epsilon * sigma - 0.5 / sigma)) if epsilon * sigma < _FAR else 0.0
+        return float(ndtr(0.5 / sigma - epsilon * sigma)) - (math.exp(epsilon) * part if part else 0.0)
+
+    loss, shape, count = plan.loss, plan.shape, plan.shape.rows_per_unit
+    z = np.linspace(-1, 1, 4001) * plan.radius * math.sqrt(shape.norm_squared)
+    ys = (-1.0, 1.0) if loss.labels else (-1.0, -0.3, 0.0, 1.0)
+    met = [np.abs(part).max() for y in ys for part in loss.derivatives(np.full(z.size, y), z)[1:]]
+    shape_of_loss = max(max(met[::2]) / loss.slope, max(met[1::2]) / loss.curvature) / (1 + _ERROR)
+    ends, each = 2.0 if shape.rows_are_public else 1.0, float(plan.epsilon) / count
+    paid = math.log1p(loss.curvature * shape.norm_squared / plan.ridge)
+    if plan.pure:
+        paid += ends * loss.slope / plan.scale + float(plan.output)
+        return max(shape_of_loss, paid / each / (1 + _ERROR))
+    length, output = ends * loss.slope * math.sqrt(shape.norm_squared), each / _PARTS
+    delta = 2 * ends * curve(each - paid - output, plan.scale / length) + curve(output, plan.output)
+    delta *= math.fsum(math.exp(i * each) for i in range(count))
+    return max(shape_of_loss, delta / float(plan.delta) / (1 + _ERROR))
 
 
 def _plain(where: str, *names: str) -> Mechanism:

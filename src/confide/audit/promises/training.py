@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from confide.audit import neighbours
+from confide.audit.minimisers import Column, repeated
 from confide.audit.neighbours import Rows
 from confide.audit.onerun import OneRun, canaries, heard
 from confide.audit.registry import Floats, Kind, Pair, promise, random_state
@@ -222,8 +223,7 @@ for _name, _delta, _proof in (
         return _shape(_objective(delta)(rows, random_state(stream)))
 
     def _rows_and_one_column() -> list[Pair]:
-        first, *others = neighbours.pairs(_SECRET_SIGNS, "replace_one", labels=(0.0, 1.0))
-        return [first, *_one_column(), *others]
+        return [*_one_column(), *neighbours.pairs(_SECRET_SIGNS, "replace_one", labels=(0.0, 1.0))]
 
     promise(
         f"training.{_name}",
@@ -234,10 +234,30 @@ for _name, _delta, _proof in (
         f"{_proof}; confide.training.objective",
         _rows_and_one_column,
         run=_perturbed,
+        outputs=repeated(_perturbed),
         covers=("training.engine:objective",),
-        draws=6_000,
-        quick=120,
+        draws=10_000,
+        quick=240,
     )
+    for _adjacency in ("replace_one", "add_remove_one"):
+        _column = Column(float(_delta), _adjacency)
+        promise(
+            f"training.{_name}.one_column.{_adjacency}",
+            Kind.ENGINE,
+            1,
+            _delta,
+            _adjacency,
+            f"{_proof}; confide.training.objective",
+            _column.pairs,
+            run=_column.run,
+            # Of Gaussian noise coefficients tell more than cells: the likelihood ratio changes slowly.
+            outputs=None if _delta else _column.cells,
+            law=_column.law,
+            fits=not _delta,
+            covers=("training.engine:objective",),
+            draws=14_000 if _delta else 8_000,
+            quick=200,
+        )
 engine(
     "dpsgd.secret",
     regressor("dpsgd", steps=4, **_SECRETS),
