@@ -22,6 +22,11 @@ def test_every_layer_has_its_sentence():
         assert told.sentence[0].isupper()
 
 
+def test_the_manual_has_a_row_a_layer():
+    page = (DOCS / "how-to" / "audit.md").read_text(encoding="utf-8")
+    assert [layer for layer in LAYERS if f"\n| {layer} | " not in page] == []
+
+
 def test_only_what_no_claim_is_about_is_not_judged():
     assert [layer for layer in LAYERS if not judged(layer)] == ["run time"]
     assert judged("a layer without a legend")

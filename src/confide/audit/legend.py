@@ -76,8 +76,8 @@ LEGEND: dict[str, Told] = {
         "a run that costs more than it claims, charges or tells the ledger",
     ),
     "entropy": Told(
-        "Follows the noise of a run to where its random bits come from",
-        "noise that does not come fresh from the operating system",
+        "Watches where an unseeded run reads the bits of its noise",
+        "bits that do not come fresh from the operating system, and noise that is used again",
     ),
     "run time": Told(
         "Times a run on a table and on its neighbour",
