@@ -177,7 +177,7 @@ def of_the_system() -> bool:
 
 
 def _itself() -> bool:
-    """Return whether a certified stream, its copies and its children hand out what they read, at each call."""
+    """Return whether a certified stream, its copies and its children hand out what they read, each time."""
     first, asked = os_stream(), 0
     kin = [first, copy.copy(first), copy.deepcopy(first), pickle.loads(pickle.dumps(first))]
     with tapped(Tap()) as tap:

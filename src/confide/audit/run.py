@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides
+from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides, sweep
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.origin import Origin
@@ -110,7 +110,10 @@ def _price(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _sides(claim: Claim, effort: Effort) -> Finding | None:
-    return sides.check(claim, [*_pairs(claim, effort), *claim.beside()])
+    found = sides.check(claim, [*_pairs(claim, effort), *claim.beside()])
+    seed = int(effort.stream.child("sweep").bits(1)[0] >> np.uint64(33))
+    reach, tried = (sweep.FULL, options.variants(claim)) if effort.full else (sweep.QUICK, ())
+    return sweep.joined(found, sweep.check(claim, reach, tried, seed=seed))
 
 
 def _support(claim: Claim, effort: Effort) -> Finding | None:
