@@ -160,7 +160,8 @@ def _problem(a: Arguments) -> tuple[Any, ...]:
 def _selection(law: Callable[..., Any]) -> Distance:
     def distance(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
         how, epsilon, adjacency = public[:3]
-        allowed = float(epsilon) * (1 + _ERROR) + _ERROR
+        # Of a person with several rows, one row has a share of what all may move a law by.
+        allowed = max(float(epsilon), float(claim.epsilon)) * (1 + _ERROR) + _ERROR
         if math.comb(public[6], public[7]) > _SUPPORTS:
             return 0.0, allowed
         laws = [law(problem, how, epsilon, adjacency) for problem in (here, there)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from confide.audit import neighbours
 from confide.audit.exact import nearly
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
-from confide.mechanisms import RandomStream
+from confide.audit.replay import Recorder, recording
+from confide.errors import UncertifiedWarning
+from confide.mechanisms import RandomStream, seeded_stream
 from confide.selection import SubsetProblem, SubsetSelector, draw, gap_condition, law
 from confide.selection.baselines import baseline, baseline_law
+from confide.selection.exponent import MECHANISMS
 
 _SIZE = 2
 #: Relative error of a float law beside what its exponent pays for (`confide.selection.exponent`).
@@ -20,6 +24,8 @@ _ERROR = 1e-9
 _CLASSES = ("hinge", "logistic")
 _BASE = neighbours.table(12, 5)
 _SIGNS = neighbours.table(12, 5, classes=True)
+#: Rows that fit one column and the other, and rows of a person.
+_FEW, _MANY, _PERSON = 60, 120, 3
 _TIME = "The running time of a draw depends on the data and is outside the guarantee."
 #: Wide gaps: the condition of `mistakes` holds on it and on all its neighbours.
 _CLEAR = Rows(np.repeat(np.eye(5), 40, axis=0), np.repeat([1.0, 0.6, 0.0, 0.0, 0.0], 40))
@@ -66,6 +72,76 @@ def selection(
     )  # fmt: skip
 
 
+#: A table of three columns, a mechanism, a loss, and the rows of a person.
+Asked = tuple[Rows, str, str, int]
+
+
+def apart(loss: str, count: int, adjacency: str) -> tuple[Rows, Rows]:
+    """Return neighbours whose scores move apart by all that M allows, of a person of `count` rows.
+
+    The first column asks for a coefficient at one end of its ball, the second at the other end, and fits
+    far more rows. The person's rows have both: on one table the first is wrong by as much as it can be and
+    the second right, on the other the reverse, or the rows are not there. Then the probability of the first,
+    which is small, moves by e^epsilon, nearly.
+    """
+    cell = 0.25 if loss == "hinge" else 1.0  # a margin of 1 takes the largest coefficient
+    X = np.repeat([[cell, 0, 0], [0, cell, 0]], [_FEW, _MANY], axis=0)
+    base = Rows(X, np.repeat([-1.0, 1.0], [_FEW, _MANY]))
+
+    def joined(label: float) -> Rows:
+        return Rows(np.vstack([np.tile([1.0, 1, 0], (count, 1)), X]), np.append([label] * count, base.y))
+
+    return (base if adjacency == "add_remove_one" else joined(-1.0)), joined(1.0)
+
+
+def leanings(adjacency: str) -> list[Pair]:
+    """Return such neighbours for every mechanism and loss."""
+    found = []
+    for count in (1, _PERSON):
+        for mechanism in MECHANISMS:
+            for loss in ("squared", "huber", "quantile", *_CLASSES):
+                here, there = ((rows, mechanism, loss, count) for rows in apart(loss, count, adjacency))
+                found.append(Pair(f"{mechanism}, {loss}, {count} a person", here, there))
+    return found
+
+
+def extremes(adjacency: str) -> None:
+    """Register all mechanisms and losses, by the estimator, on tables where a record moves most."""
+
+    def run(asked: Asked, stream: RandomStream) -> Floats:
+        rows, mechanism, loss, count = asked
+        kind: Any = {"classes": [-1.0, 1.0]} if loss in _CLASSES else {"target_bounds": (-1, 1)}
+        fitted = SubsetSelector(
+            1, 1, mechanism=mechanism, loss=loss, ridge=0.0, feature_bounds=(-1, 1), adjacency=adjacency,
+            max_rows_per_person=count, random_state=random_state(stream), **kind,
+        ).fit(rows.X, rows.y)  # fmt: skip
+        return supports(fitted.get_support(indices=True))
+
+    def call(asked: Asked, stream: RandomStream) -> Any:
+        """Return what the estimator asks of its mechanism: the budget of a row is its own."""
+        with recording(Recorder()) as told, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UncertifiedWarning)
+            run(asked, stream)
+        return told.calls[0]
+
+    def outputs(asked: Asked, size: int, stream: RandomStream) -> Floats:
+        one = call(asked, stream.child("plan"))
+        mechanism, epsilon, relation = one.public[:3]
+        return supports(draw(one.private, mechanism, epsilon, relation, random_state=stream, size=size))
+
+    def exact_law(asked: Asked) -> Law:
+        one = call(asked, seeded_stream(0))
+        drawn = law(one.private, *one.public[:3])
+        return nearly({float(column): p for (column,), p in drawn.items()}, _ERROR)
+
+    promise(
+        f"selection.extremes.{adjacency}", Kind.ESTIMATOR, 1, 0, adjacency,
+        "the range M of one record's loss; confide.selection.losses",
+        lambda: leanings(adjacency), run=run, outputs=outputs, law=exact_law,
+        covers=("confide.selection.SubsetSelector",), note=_TIME, draws=40_000, quick=2_000, fuzzed=False,
+    )  # fmt: skip
+
+
 _PROOFS = {
     "exponential": "McSherry & Talwar 2007, theorem 6; confide.selection.exponent",
     "permute_and_flip": "McKenna & Sheldon 2020, theorem 1; confide.selection.exponent",
@@ -85,6 +161,9 @@ selection(
     mechanism="mistakes",
     base=_CLEAR,
 )
+
+for _adjacency in ("replace_one", "add_remove_one"):
+    extremes(_adjacency)
 
 
 def others(method: str, proof: str, **more: Any) -> None:
