@@ -172,27 +172,37 @@ def estimator(
     )
 
 
-def _privatise(rows: Rows, stream: RandomStream) -> Any:
-    shell = LabelPrivatizer(
-        "randomized_response", 1, classes=list(_CLASSES), prior_share=0.5, random_state=random_state(stream)
+for _name, _how, _proof in (
+    (
+        "LabelPrivatizer",
+        {"method": "randomized_response", "classes": list(_CLASSES)},
+        "released class counts, then RRTop-k; confide.training.labels.randomized_response",
+    ),
+    (
+        "LabelPrivatizer.rr_on_bins",
+        {"method": "rr_on_bins", "target_bounds": (0, 2), "cells": 5},
+        "released counts of cells, then Ghazi et al. 2022; confide.training.labels.binned",
+    ),
+):
+
+    def _privatise(rows: Rows, stream: RandomStream, how: dict[str, Any] = _how) -> Any:
+        shell = LabelPrivatizer(**how, epsilon=1, prior_share=0.5, random_state=random_state(stream))
+        return shell.fit_transform(rows.y)
+
+    promise(
+        f"labels.{_name}",
+        Kind.ESTIMATOR,
+        1,
+        0,
+        "replace_label",
+        _proof,
+        lambda: neighbours.pairs(_COUNTED, "replace_label", labels=(0.0, 2.0)),
+        run=_privatise,
+        outputs=transcript(_privatise, result=False),
+        covers=("confide.training.LabelPrivatizer",),
+        draws=10_000,
+        quick=400,
     )
-    return shell.fit_transform(rows.y)
-
-
-promise(
-    "labels.LabelPrivatizer",
-    Kind.ESTIMATOR,
-    1,
-    0,
-    "replace_label",
-    "released class counts, then RRTop-k; confide.training.labels.randomized_response",
-    lambda: neighbours.pairs(_COUNTED, "replace_label", labels=(0.0, 2.0)),
-    run=_privatise,
-    outputs=transcript(_privatise, result=False),
-    covers=("confide.training.LabelPrivatizer",),
-    draws=10_000,
-    quick=400,
-)
 
 
 def _linear() -> Any:
