@@ -52,6 +52,8 @@ def test_it_fits_every_width_in_both_schemes(browser, scheme, width, tmp_path):
     assert shown.get_by_role("table").count() == 6
     assert shown.get_by_role("table", name="Every attack").is_visible()
     assert shown.evaluate(_WIDER) == [], "nothing needs sideways scrolling, not even inside a table"
+    cells = shown.get_by_role("cell").count()
+    assert cells == shown.locator("td").count(), "empty cells too: a screen reader counts them"
     told = shown.locator(".standing td:nth-child(3)").first
     label = told.evaluate("cell => getComputedStyle(cell, '::before').content")
     above = shown.evaluate(_BELOW)

@@ -36,7 +36,7 @@ summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 .stack thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .stack tr{padding:.5rem 0;border-bottom:1px solid var(--grid)}
 .stack th,.stack td{border:0;padding:.05rem 0;white-space:normal}
-.stack td:empty{display:none}
+.stack td:empty{padding:0}.stack td:empty::before{content:none!important}
 .stack td::before{color:var(--muted);font-weight:400;font-size:.85rem}
 .matrix td,.legend td.n{display:inline-block;padding-right:.9rem}
 .bars{max-width:20rem}
