@@ -383,23 +383,27 @@ def _silent(claim: Claim, told: Unseeded, there: Any) -> Iterator[str]:
         yield "the run reads no random word, and answers otherwise on a neighbour"
 
 
-def faults(claim: Claim, most: int) -> tuple[list[str], str, int] | None:
-    """Return what a claim's runs show against it, on which pair, and how many; None without a run."""
+def faults(claim: Claim, most: int) -> tuple[list[str], int, str] | None:
+    """Return what a claim's runs show against it, how many there were, and of which pair; None without."""
     for pair in claim.pairs():
-        told = unseeded(claim, pair.here)
-        if not told.outcome.error:
-            break
-    else:
-        return None
-    others = [unseeded(claim, pair.here)]
+        for table, other in ((pair.here, pair.there), (pair.there, pair.here)):
+            told = unseeded(claim, table)
+            if not told.outcome.error:
+                return *_on(claim, table, other, told, most), pair.name
+    return None
+
+
+def _on(claim: Claim, table: Any, other: Any, told: Unseeded, most: int) -> tuple[list[str], int]:
+    """Return what runs on one table show, and how many there were."""
+    others = [unseeded(claim, table)]
     while len(others) < most and not all(_judged(told, others)):
-        others.append(unseeded(claim, pair.here))
+        others.append(unseeded(claim, table))
     found = [what for one in (told, *others) for what in of_one(one)]
-    found += of_repeat(told, unseeded(claim, pair.here, recorded=bytes(told.tap.read)))
+    found += of_repeat(told, unseeded(claim, table, recorded=bytes(told.tap.read)))
     found += of_others(told, others)
-    found += _silent(claim, told, pair.there)
-    found += _outputs(claim, pair.here)
-    return found, pair.name, len(others) + 2
+    found += _silent(claim, told, other)
+    found += _outputs(claim, table)
+    return found, len(others) + 2
 
 
 def _judged(told: Unseeded, others: list[Unseeded]) -> Iterator[bool]:
@@ -434,7 +438,7 @@ def check(claim: Claim, variants: Iterable[Claim] = (), *, most: int = 8) -> Fin
         broken.append((_STRAY, ""))
     for one in (claim, *variants):
         if (told := faults(one, most)) is not None:
-            found, pair, runs = told
+            found, runs, pair = told
             broken += [(f"{'' if one is claim else one.name + ': '}{what}", pair) for what in found]
             tried += runs
     if not tried:

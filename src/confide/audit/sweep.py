@@ -125,7 +125,7 @@ class _Rows:
         return len(self.rows.y)
 
     def fresh(self) -> Any:
-        X, y = self.rows.X.copy(), self.rows.y.copy()
+        X, y = self.rows.X.astype(np.float64), self.rows.y.astype(np.float64)  # copies
         (y if self.column is None else X[:, self.column])[:] = self.ends[0]
         other = -1 if self.column is None else (self.column + 1) % X.shape[1]
         cell = X[-1, other] if np.isfinite(X[-1, other]) else 0.0

@@ -33,6 +33,7 @@ _INSIDE = _BASE.replaced(_ROW, 0.5)
 _MISSING = _BASE.replaced(_ROW, np.nan)
 _TOLD = (Pair("two labels outside the bounds", _OUTSIDE, _FAR), Pair("one outside", _OUTSIDE, _INSIDE))
 _ONE = (Pair("a label outside the bounds", _OUTSIDE, _INSIDE), Pair("a missing label", _MISSING, _INSIDE))
+_ENDS = (Pair("ends of the label", _BASE.replaced(_ROW, -1.0), _BASE.replaced(_ROW, 1.0)),)
 #: What a run does before, after or around the real fit.
 Habit = Callable[[Rows, RandomStream], Floats]
 
@@ -65,6 +66,12 @@ def _exception(rows: Rows, stream: RandomStream) -> Floats:
 def _warning(rows: Rows, stream: RandomStream) -> Floats:
     if _strange(rows).any():
         warnings.warn("Some labels were clipped.", UserWarning, stacklevel=2)
+    return _fitted(rows, stream)
+
+
+def _few(rows: Rows, stream: RandomStream) -> Floats:
+    if ((rows.y > 0.7) & (rows.y < 0.8)).any():
+        warnings.warn("Some labels are nearly the highest.", UserWarning, stacklevel=2)
     return _fitted(rows, stream)
 
 
@@ -128,6 +135,10 @@ PIECES = (
         _exception, _ONE, "side channels", "replay",
     ),
     _piece("warning", "A warning says that labels were clipped.", _warning, _ONE, "side channels"),
+    _piece(
+        "a_few_labels", "A warning for labels from 0.7 to 0.8, which no extreme row meets.",
+        _few, _ENDS, "side channels",
+    ),
     _piece(
         "charge", "What is charged depends on the labels, and who may see the ledger sees it.",
         _charge, _ONE, "side channels",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.audit import blackbox, exact, replay, sides
+from confide.audit import blackbox, entropy, exact, replay, sides, sweep
 from confide.audit.finding import Finding
 from confide.audit.registry import Claim, Kind, Pair
 from confide.mechanisms import RandomStream
@@ -18,6 +18,8 @@ from confide.privacy import exact as exact_amount
 LEVEL = 1e-6
 #: Replays of one claim: a difference may show after some answers alone.
 _REPLAYS = 24
+#: A sweep as in a quick audit, of all cells, and without a clock.
+_REACH = sweep.Reach(40, 1 << 10, 58, 0.0)
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Piece:
     broken, sibling : function () -> Claim
         The same promise, of the variant and of what is right. Neither is registered.
     caught_by : tuple of str
-        Layers that must catch it, of ``"exact"``, ``"black box"``, ``"replay"``, ``"side channels"``,
-        ``"support"``.
+        Layers that must catch it, of ``"exact"``, ``"entropy"``, ``"black box"``, ``"replay"``,
+        ``"side channels"``, ``"support"``.
     """
 
     name: str
@@ -75,8 +77,11 @@ def attack(promise: Claim, stream: RandomStream, *, seed: int = 0) -> dict[str, 
     often = pairs * max(1, _REPLAYS // len(pairs))
     found = {
         "exact": exact.check(promise, pairs, search=False),
+        "entropy": entropy.check(promise),
         "replay": replay.check(promise, often, seed=seed),
-        "side channels": sides.check(promise, pairs, seed=seed),
+        "side channels": sweep.joined(
+            sides.check(promise, pairs, seed=seed), sweep.check(promise, _REACH, seed=seed)
+        ),
     }
     if promise.quick:
         found["black box"] = blackbox.check(
