@@ -121,7 +121,7 @@ def _half():
 
 def _grown():
     """Sound, but for its longer answers."""
-    return lambda count: _asked(count) if count < 100 else np.resize(_asked(64), count)
+    return lambda count: _asked(count) if count < 50_000 else np.resize(_asked(50_000), count)
 
 
 def _turned():

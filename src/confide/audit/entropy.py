@@ -89,6 +89,8 @@ from confide.mechanisms import stream as streams
 SAFE = 80
 #: Calls of each stream alone, and the words they ask for in turn.
 _TURNS, _SIZES = 48, (1, 2, 5, 8, 0, 33, 1000)
+#: Words of one long call.
+_MOST = 1 << 17
 #: Runs of a sample that is drawn one by one.
 _ALONE = 40
 #: Longest draw whose coordinates are held against each other.
@@ -184,6 +186,7 @@ def _itself() -> bool:
         for turn in range(_TURNS):
             for source in (*kin, first.child("one"), first.child("one").child(str(turn))):
                 asked += len(source.bits(_SIZES[turn % len(_SIZES)]))
+        asked += len(first.bits(_MOST))
     return not tap.stray and tap.words == asked and len(tap.read) == 8 * asked
 
 
