@@ -62,4 +62,4 @@ def test_only_the_rows_of_one_person_differ(adjacency):
             kept = slice(0 if adjacency == "add_remove_one" else count, None)
             np.testing.assert_array_equal(here.X[kept], there.X[count:])
             np.testing.assert_array_equal(here.y[kept], there.y[count:])
-    assert len(leanings(adjacency)) == 2 * 4 * 5
+    assert len(leanings(adjacency)) == 5 * 5

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.registry import Claim, Floats, Pair
+from confide.audit.registry import Claim, Floats, Kind, Pair
 from confide.audit.replay import Call, Recorder, recording
 from confide.mechanisms import RandomStream, Statistic, grid
 from confide.mechanisms.parameters import root_up
@@ -44,9 +44,9 @@ from confide.mechanisms.parameters import root_up
 #: k >= 1 -> P(K >= k), of a law that is symmetric about 0.
 Above = Callable[[Any], Any]
 #: Numbers of a release that is repeated as it is, and of its copies side by side.
-_SAME, _COPIES = (1_000, 50_000), (32_000, 500_000)
-#: Runs that are recorded, and draws of the noise of an objective.
-_RUNS, _DRAWN = (2, 50), (1_500, 50_000)
+_SAME, _COPIES = (400, 50_000), (32_000, 500_000)
+#: Runs that are recorded, and draws of the noise of an objective: a tenth where another layer has them.
+_RUNS, _DRAWN, _PART = (1, 50), (1_000, 50_000), 10
 #: Inputs beyond this many units are left out: their answers round the noise.
 _EXACT = 1 << 52
 #: Relative error of a statistic, with room; no normal number is larger than that.
@@ -164,14 +164,17 @@ def _gamma(total: float, shape: float) -> float:
 
 
 def _tails(numbers: Uniform) -> float:
-    from scipy.stats import binom
+    from scipy.special import betainc
 
     count, worst = numbers.tail.size, 1.0
-    for j in _TAILS:
-        for side in (-1.0, 1.0):
-            hits = int(((numbers.sign == side) & (numbers.tail < 2.0**-j)).sum())
-            p = min(binom.cdf(hits, count, 2.0**-j), binom.sf(hits - 1, count, 2.0**-j))
-            worst = min(worst, float(p))
+    levels = 2.0 ** -np.array(_TAILS, dtype=np.float64)
+    for side in (-1.0, 1.0):
+        ordered = np.sort(numbers.tail[numbers.sign == side])
+        hits = np.searchsorted(ordered, levels).astype(np.float64)
+        # Tails of the binomial law are incomplete beta functions.
+        many = np.where(hits > 0, betainc(np.maximum(hits, 1), count - hits + 1, levels), 1.0)
+        few = np.where(hits < count, betainc(np.maximum(count - hits, 1), hits + 1, 1 - levels), 1.0)
+        worst = min(worst, float(np.minimum(many, few).min()))
     return min(1.0, 4 * len(_TAILS) * worst)
 
 
@@ -228,22 +231,24 @@ def added(call: Call, rng: np.random.Generator) -> Uniform:
     return spread(units, _LAWS[name](call.public), rng)
 
 
-def again(call: Call, count: int, stream: RandomStream, *, copies: bool) -> list[Call]:
-    """Return further calls of a release, of about `count` numbers: as it was, or many copies side by side.
+def again(call: Call, count: int, stream: RandomStream, *, copies: bool) -> Call | None:
+    """Return further calls of a release as one, of about `count` numbers: as it was, or copies side by side.
 
     Noise is independent between coordinates, so that copies have the law of calls of their own (the lemma of
     `views`); a Laplace release whose noise depends on the dimension is not copied.
     """
     name, public = call.mechanism.name, call.public
     if name not in _RELEASES or not call.private.size:
-        return []
+        return None
     if copies and name == "laplace_release" and public[5] is None:
-        return []
+        return None
     times = math.ceil(count / call.private.size)
-    value, times = (np.tile(call.private.ravel(), times), 1) if copies else (call.private, times)
+    whole = np.tile(call.private.ravel(), times)
+    value, times = (whole, 1) if copies else (call.private, times)
     statistic = Statistic(value, public[1], public[2], public[0])
     answer = _answer(name, public, stream, times)
-    return [Call(call.mechanism, public, value, answer(statistic, i)) for i in range(times)]
+    told = np.concatenate([np.ravel(answer(statistic, i)) for i in range(times)])
+    return Call(call.mechanism, public, whole, told)
 
 
 def _answer(name: str, public: Any, stream: RandomStream, times: int) -> Callable[[Statistic, int], Any]:
@@ -293,6 +298,9 @@ def _recorded(claim: Claim, table: Any, runs: int, count: int, stream: RandomStr
     """Return the calls of some runs; of a mechanism itself, of `count` draws."""
     with recording(Recorder()) as told:
         if not claim.replayed:
+            claim.sample(table, 1, stream.child("look"))
+        if told.calls:
+            told.calls.clear()
             claim.sample(table, count, stream.child("draws"))
         for i in range(runs if claim.replayed else 0):
             claim.run(table, stream.child(f"run {i}"))
@@ -312,6 +320,7 @@ def check(claim: Claim, pair: Pair, stream: RandomStream, *, full: bool) -> Find
     """
     same, copied, runs, drawn = (sizes[full] for sizes in (_SAME, _COPIES, _RUNS, _DRAWN))
     rng = np.random.default_rng(stream.child("audit").bits(4))
+    drawn = drawn if claim.kind is Kind.ENGINE and claim.law is None else drawn // _PART
     draws = min(copied, 2 * (claim.draws if full else claim.quick))
     calls = _recorded(claim, pair.here, runs, draws, stream)
     own = [added(call, rng) for call in calls]
@@ -319,7 +328,7 @@ def check(claim: Claim, pair: Pair, stream: RandomStream, *, full: bool) -> Find
     sequences = [
         (numbers, numbers.tail.size)
         for plan in plans
-        for numbers in perturbations(plan, drawn, stream.child("plan"), rng)
+        for numbers in perturbations(plan, drawn if plan.pure else 4 * drawn, stream.child("plan"), rng)
     ]
     if not claim.replayed:
         sequences.append((joined(own), draws))
@@ -327,11 +336,11 @@ def check(claim: Claim, pair: Pair, stream: RandomStream, *, full: bool) -> Find
         known = {(c.mechanism.name, c.public): c for c in calls if c.mechanism.name in _RELEASES}
         for count, copies in ((same, False), (copied, True)):
             asked, child = math.ceil(count / max(1, len(known))), stream.child(f"copies {copies}")
-            more = [
-                added(call, rng)
+            calls = (
+                again(told, asked, child.child(str(place)), copies=copies)
                 for place, told in enumerate(known.values())
-                for call in again(told, asked, child.child(str(place)), copies=copies)
-            ]
+            )
+            more = [added(call, rng) for call in calls if call is not None]
             sequences.append((joined(more if copies else own + more), count))
     found = [(numbers, count) for numbers, count in sequences if numbers.tail.size]
     if not found:

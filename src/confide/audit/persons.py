@@ -132,10 +132,7 @@ _FAMILIES: dict[str, dict[str, Run]] = {
         "declared": _estimator(PrivateRegressor, engine="rounds", **_NUMBERS),
         "ids": _table("rounds", "replace_label"),
     },
-    "training.closed_form.classes": {
-        "declared": _estimator(PrivateClassifier, engine="closed_form", **_CODES),
-        "ids": _table("closed_form", "replace_label", classes=True),
-    },
+    "training.closed_form.classes": {"ids": _table("closed_form", "replace_label", classes=True)},
     "training.dpsgd.linear": {"ids": _table("dpsgd", "replace_label", **_STEPS)},
     "training.dpsgd.mlp": {"ids": _table("dpsgd", "replace_label", model="mlp", hidden=(3,), **_STEPS)},
     "training.dpsgd.classes": {"ids": _table("dpsgd", "replace_label", classes=True, **_STEPS)},

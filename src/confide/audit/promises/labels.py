@@ -201,7 +201,7 @@ for _name, _how, _proof in (
         outputs=transcript(_privatise, result=False),
         covers=("confide.training.LabelPrivatizer",),
         draws=10_000,
-        quick=400,
+        quick=200,
     )
 
 

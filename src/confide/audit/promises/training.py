@@ -256,7 +256,7 @@ for _name, _delta, _proof in (
             fits=not _delta,
             covers=("training.engine:objective",),
             draws=14_000 if _delta else 8_000,
-            quick=200,
+            quick=100,
         )
 engine(
     "dpsgd.secret",
