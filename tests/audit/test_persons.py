@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from confide.audit import claims, fuzz, persons, replay
+from confide.audit import claims, fuzz, persons, price, replay
 from confide.audit.finding import Verdict
 from confide.audit.neighbours import Rows
 from confide.audit.options import check
@@ -104,6 +104,23 @@ def test_rows_of_a_person_that_are_lost_are_caught_in_a_quick_audit(name, spoil,
     first = [next(iter(claim.pairs()))]
     spoil(monkeypatch)
     found = check(claim, first, first)
+    assert found.verdict is Verdict.BROKEN
+    assert f"{ROWS} rows a person" in found.note
+
+
+@pytest.mark.parametrize("name", ["training.adassp.replace_one", "training.adassp.add_remove_one"])
+def test_noise_that_is_not_scaled_by_the_rows_of_a_person_is_caught_by_price(name, monkeypatch):
+    (claim,) = (c for c in claims() if c.name == name)
+    first = [next(iter(claim.pairs()))]
+    assert price.check(claim, first, persons.variants(claim)).verdict is Verdict.HOLDS
+    true = least_squares.make_plan
+
+    def narrow(shape, *amounts):
+        plan = true(shape, *amounts)
+        return replace(plan, multiplier=plan.multiplier / shape.rows_per_unit)
+
+    monkeypatch.setattr(least_squares, "make_plan", narrow)
+    found = price.check(claim, first, persons.variants(claim))
     assert found.verdict is Verdict.BROKEN
     assert f"{ROWS} rows a person" in found.note
 
