@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from confide.audit import claims, exact, replay
+from confide.audit.blackbox import fit
 from confide.audit.finding import Verdict
+from confide.audit.promises import selection
 from confide.audit.promises.selection import apart, leanings
+from confide.mechanisms import seeded_stream
 from confide.selection import estimator, request
 from confide.selection.losses import Loss
 
@@ -52,6 +55,20 @@ def test_a_row_of_a_person_that_takes_the_whole_budget_is_caught(claim, monkeypa
     persons = [pair for pair in claim.pairs() if "3 a person" in pair.name]
     assert exact.check(claim, persons, search=False).verdict is Verdict.BROKEN
     assert replay.check(claim, persons[:1]).verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("turn", [("top_r", "hinge"), ("permute_and_flip", "quantile"), None])
+def test_one_mechanism_of_one_loss_that_draws_by_another_law_is_caught(turn, monkeypatch):
+    (claim,) = claims("selection.turns")
+    true = selection.draw
+
+    def sharper(problem, mechanism, epsilon, *args, **named):
+        share = 2 if (mechanism, problem.loss.name) == turn else 1
+        return true(problem, mechanism, share * epsilon, *args, **named)
+
+    monkeypatch.setattr(selection, "draw", sharper)
+    found = fit(claim, next(iter(claim.pairs())), claim.draws, seeded_stream(1))
+    assert (found.p_value < 1e-6) is (turn is not None)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove_one"])

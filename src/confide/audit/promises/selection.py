@@ -141,6 +141,49 @@ def extremes(adjacency: str) -> None:
     )  # fmt: skip
 
 
+#: Mechanisms and losses that are drawn in turn; `mistakes` is private on tables with a gap alone.
+_TURNS = tuple(
+    (mechanism, loss)
+    for mechanism in ("exponential", "permute_and_flip", "top_r")
+    for loss in ("squared", "huber", "quantile", *_CLASSES)
+)
+
+
+def _turns(rows: Rows, count: int, stream: RandomStream) -> Floats:
+    turn = (stream.child("turns").bits(count) >> np.uint64(11)).astype(np.int64) % len(_TURNS)
+    found = np.empty((count, 1 + _SIZE))
+    found[:, 0] = turn
+    for i, (mechanism, loss) in enumerate(_TURNS):
+        if many := int((turn == i).sum()):
+            child = stream.child(f"{mechanism} {loss}")
+            found[turn == i, 1:] = draw(
+                problem(rows, loss), mechanism, 1, "replace_one", random_state=child, size=many
+            )
+    return found
+
+
+def _mixed(rows: Rows) -> Law:
+    laws = [law(problem(rows, loss), mechanism, 1, "replace_one") for mechanism, loss in _TURNS]
+    return nearly(
+        {
+            (float(i), *map(float, support)): p / len(_TURNS)
+            for i, each in enumerate(laws)
+            for support, p in each.items()
+        },
+        _ERROR,
+    )
+
+
+promise(
+    "selection.turns", Kind.MECHANISM, 1, 0, "replace_one",
+    "the mechanisms' own, one of them by a public draw; confide.selection.exponent",
+    lambda: neighbours.pairs(_SIGNS, "replace_one")[:3],
+    run=lambda rows, stream: _turns(rows, 1, stream), outputs=_turns, law=_mixed,
+    covers=("confide.selection.draw", "confide.selection.law"), note=_TIME, draws=100_000, quick=1_000,
+    fuzzed=False,
+)  # fmt: skip
+
+
 _PROOFS = {
     "exponential": "McSherry & Talwar 2007, theorem 6; confide.selection.exponent",
     "permute_and_flip": "McKenna & Sheldon 2020, theorem 1; confide.selection.exponent",
