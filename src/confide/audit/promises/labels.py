@@ -200,7 +200,7 @@ for _name, _how, _proof in (
         run=_privatise,
         outputs=transcript(_privatise, result=False),
         covers=("confide.training.LabelPrivatizer",),
-        draws=10_000,
+        draws=6_000,
         quick=200,
     )
 

@@ -255,7 +255,7 @@ for _name, _delta, _proof in (
             law=_column.law,
             fits=not _delta,
             covers=("training.engine:objective",),
-            draws=14_000 if _delta else 8_000,
+            draws=12_000 if _delta else 6_000,
             quick=100,
         )
 engine(
