@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import random
 import secrets
 import time
 from fractions import Fraction
-from types import SimpleNamespace
+from importlib import import_module
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 import pytest
 
-from confide.audit import claims, entropy
+from confide.audit import claims, entropy, generators
 from confide.audit import run as running
 from confide.audit.finding import Verdict
 from confide.audit.museum.piece import claim
@@ -206,6 +208,50 @@ def test_a_sampler_that_reads_words_and_draws_from_a_seed_is_found(monkeypatch, 
     monkeypatch.setattr(discrete, "_geometric", geometric)
     note = entropy.check(named(name)).note
     assert OTHERS in note
+
+
+def _box_noise(plan, stream):
+    size, step = plan.shape.size, 2.0**-46  # globals are those of the module that it is put in
+    normals = rounded_gaussian(1, step, 2 * (size + 1), stream=stream.child("norm")) * step
+    return plan.scale * math.fsum(normals * normals) / 2 * np.random.default_rng(3).uniform(-1, 1, size)
+
+
+def test_a_function_that_makes_a_generator_of_its_own_is_found(monkeypatch):
+    """The direction of the noise is fixed, and all that a recorded sampler draws is right."""
+    from confide.training import objective
+
+    monkeypatch.setattr(objective, "box_noise", FunctionType(_box_noise.__code__, vars(objective)))
+    found = entropy.check(named("training.objective"))
+    assert (found.verdict, found.note) == (
+        Verdict.BROKEN,
+        "confide.training.objective._box_noise makes a generator of its own",
+    )
+
+
+@pytest.mark.parametrize("maker", generators._MAKERS)
+def test_who_makes_a_generator_is_seen(maker):
+    plain = getattr(np.random, maker)
+    with generators.watching() as made:
+        drawn = getattr(np.random, maker)(5)
+        if isinstance(plain, type):
+            assert isinstance(drawn, plain)
+            assert isinstance(drawn, getattr(np.random, maker))
+        assert not isinstance(3, getattr(np.random, maker))
+    assert getattr(np.random, maker) is plain
+    assert made == {(__name__, "test_who_makes_a_generator_is_seen")}
+
+
+def test_who_may_make_a_generator_is_there():
+    """Each entry names a function that makes one: a list that outlives its reasons hides others."""
+    for module, function in generators.PUBLIC:
+        text = inspect.getsource(import_module(module))
+        body = next(
+            part for part in text.split("def ") if part.startswith(f"{function}(") and "np.random." in part
+        )
+        assert any(maker in body for maker in generators._MAKERS)
+    others = {("confide.audit.x", "f"), ("sklearn.utils", "g"), *generators.PUBLIC}
+    assert generators.strangers(others) == []
+    assert generators.strangers({*others, ("confide.tune.scoring", "f")}) == ["confide.tune.scoring.f"]
 
 
 # Runs that are broken -----------------------------------------------------------------------------

@@ -14,6 +14,8 @@ out the words it read
 no seeded stream is asked   none: counted
 numpy's and Python's own    none: compared before and after; each run begins at another state
 generators stay untouched
+no function makes a         none: who may is listed (`generators.PUBLIC`)
+generator of its own
 a draw reads the words      2^-80 a draw: see *reads*
 that its law needs
 on the same words the run   none, for a run that is a function of its table and its words
@@ -69,7 +71,7 @@ import pickle
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
@@ -78,6 +80,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit import generators
 from confide.audit.finding import Finding, Verdict
 from confide.audit.recorded import Mechanism
 from confide.audit.registry import Claim
@@ -100,6 +103,7 @@ _EXACT = 1 - 1e-9
 _STRAY = "a certified stream hands out other words than the operating system gave"
 _NOTE = "all noise is the operating system's: the same on the same words, another on others"
 Arguments = dict[str, Any]
+Made = set[tuple[str, str]]
 
 
 class Tap:
@@ -282,16 +286,20 @@ class Unseeded:
     draws: tuple[Draw, ...]
     tap: Tap
     touched: bool
+    strangers: tuple[str, ...]
 
 
-def unseeded(claim: Claim, table: Any, *, recorded: bytes = b"") -> Unseeded:
+def unseeded(
+    claim: Claim, table: Any, *, recorded: bytes = b"", watch: AbstractContextManager[Made] | None = None
+) -> Unseeded:
     """Run a claim once on the operating system's stream, or on recorded words of it."""
+    watched = generators.watching() if watch is None else watch
     tap = Tap(recorded)
     seen = _Samplers(tap)
-    with tapped(tap), _generators() as touched:
+    with tapped(tap), watched as made, _generators() as touched:
         outcome = observe(lambda: claim.run(table, os_stream()), seen)
         used = touched()
-    return Unseeded(outcome, tuple(seen.draws), tap, used)
+    return Unseeded(outcome, tuple(seen.draws), tap, used, tuple(generators.strangers(made)))
 
 
 @contextmanager
@@ -321,6 +329,7 @@ def of_one(told: Unseeded) -> Iterator[str]:
         yield "an unseeded run draws from a seed"
     if told.touched:
         yield "numpy's or Python's own generator is used"
+    yield from (f"{who} makes a generator of its own" for who in told.strangers)
     for draw in told.draws:
         if draw.bits > 0 and (not draw.words or draw.bits > 64 * draw.words + 1 + SAFE):
             yield f"a draw of {draw.name} reads {draw.words} random words, fewer than its law needs"
@@ -390,7 +399,7 @@ def faults(claim: Claim, most: int) -> tuple[list[str], int, str] | None:
     """Return what a claim's runs show against it, how many there were, and of which pair; None without."""
     for pair in claim.pairs():
         for table, other in ((pair.here, pair.there), (pair.there, pair.here)):
-            told = unseeded(claim, table)
+            told = unseeded(claim, table, watch=nullcontext(set()))  # it imports what the others need
             if not told.outcome.error:
                 return *_on(claim, table, other, told, most), pair.name
     return None
