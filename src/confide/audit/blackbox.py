@@ -178,7 +178,8 @@ def scores(here: Floats, there: Floats, *, forest: bool) -> Iterator[Score]:
     if len(cells[0] | cells[1]) <= _CELLS:
         ratio = {x: math.log((cells[1][x] + 0.5) / (cells[0][x] + 0.5)) for x in cells[0] | cells[1]}
         yield lambda rows: np.array([ratio.get(tuple(row), 0.0) for row in rows.tolist()])
-        return
+        if here.shape[1] == 1:
+            return
     for j in range(min(here.shape[1], _COORDINATES)):
         yield lambda rows, j=j: rows[:, j]
         yield _histogram(here[:, j], there[:, j], j)

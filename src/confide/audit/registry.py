@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 Law = Mapping[Any, tuple[Fraction, Fraction]]
 
 #: Modules of `confide.audit.promises`.
-ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "pipeline")
+ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "pipeline", "ledger")
 
 
 class Kind(Enum):

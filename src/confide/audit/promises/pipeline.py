@@ -122,7 +122,7 @@ _NUMBERS = {**_BOUNDS, "target_bounds": (-1, 1)}
 _CLASSES = {**_BOUNDS, "classes": [-1.0, 1.0]}
 _FRONT = ("confide.pipeline.SparseRegressor", "confide.pipeline.select_and_fit")
 #: Of what is released by objective perturbation, and of a noisy Gram matrix, which is drawn faster.
-_PERTURBED, _MOMENTS = {"draws": 10_000, "quick": 120}, {"draws": 40_000, "quick": 6_000}
+_PERTURBED, _MOMENTS = {"draws": 10_000, "quick": 120}, {"draws": 40_000, "quick": 5_000}
 
 
 def sparse(
