@@ -230,6 +230,8 @@ promise(
     lambda: neighbours.pairs(neighbours.table(20, 2), "replace_label"),
     run=_tuned,
     covers=("confide.tune.tune",),
+    note="A run takes tens of milliseconds, too long for draws that would measure it; the law of the best of "
+    "a random number of runs is that of tune.random_stopping, what each run asks is replayed.",
     draws=1_000,
     quick=16,
 )
