@@ -124,6 +124,17 @@ def test_tight_claims_are_accused_as_seldom_as_the_p_value_says(kind, count):
         assert (values <= level).sum() <= 2000 * level + 4 * math.sqrt(2000 * level) + 1
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+@pytest.mark.parametrize("columns", [1, 30])
+def test_a_few_runs_are_enough_to_guess(count, columns):
+    """What is too slow to draw often is attacked all the same, and never accused for it."""
+
+    def outputs(side, times, stream):
+        return np.random.default_rng(side).normal(size=(times, columns))
+
+    assert p_value(replace(CLAIM, outputs=outputs, law=None), count) > 1e-3
+
+
 def test_rules_share_the_error():
     """Of three rules the best alone decides, at its share of the error; the first has most of it."""
     good, idle = Guesses(1400, 300, 20_000), Guesses(0, 0, 20_000)

@@ -280,12 +280,13 @@ def learn(
     where there are any. Scores are fitted on the first half and compared on the second: a forest knows its
     own trees by heart.
     """
-    fitted = len(here) // 2
-    half, bold = len(here) - fitted, () if epsilon is None else _BOLD
+    fitted = max(1, len(here) // 2)
+    start = min(fitted, len(here) - 1)  # of a single output: on itself
+    half, bold = len(here) - start, () if epsilon is None else _BOLD
     heights = [-math.inf, *(0.0 for _ in bold)]
     rules: list[Rule | None] = [None for _ in heights]
     for score in scores(here[:fitted], there[:fitted], forest=forest):
-        sides = [np.sort(score(side[fitted:])) for side in (here, there)]
+        sides = [np.sort(score(side[start:])) for side in (here, there)]
         cuts = _cuts(sides)
         for upper in (True, False):
             count = [_beyond(side, cuts, upper=upper) for side in sides]

@@ -126,7 +126,7 @@ promise(
     "ledger.requests", Kind.ESTIMATOR, _TOTAL, _DELTA, "replace_one",
     "charges are functions of public parameters; confide.ledger.charging", _pairs, run=_asked,
     note="Noise of the operating system, whatever the seed: no ledger takes a charge for seeded noise.",
-    draws=20, quick=2,
+    draws=20, quick=4,
 )  # fmt: skip
 
 
