@@ -1,11 +1,11 @@
-"""Claims of `confide.ledger` and `confide.service`: what is admitted, refused and left tells nothing of rows.
+"""Claim of `confide.ledger`: what is admitted, refused and left tells nothing of the rows.
 
 ``ledger.requests`` makes one request after the other on one ledger in a folder of its own, and shows what
 came back beside the results: type and message of each refusal, and what is left after it. On neighbours with
 the mechanisms' answers frozen all of it must be equal (`replay`), whatever the rows are: across the gap
 condition of a selection, beyond the bounds, without cells, without a class.
 
-``service.answers`` asks a service thousands of times, each query thrice: new, again, and by another analyst.
+The answers of a service are attacked in tests/audit/test_service_claim.py: this room lies below that one.
 """
 
 from __future__ import annotations
@@ -127,68 +127,4 @@ promise(
     "charges are functions of public parameters; confide.ledger.charging", _pairs, run=_asked,
     note="Noise of the operating system, whatever the seed: no ledger takes a charge for seeded noise.",
     draws=20, quick=4,
-)  # fmt: skip
-
-
-#: Rows, and queries of one account, whose nearest rows are divided: the row that differs decides their class.
-_BASE = neighbours.table(9, 2, classes=True)
-_QUERIES, _APART = 2, 1e-9
-
-
-def _served(rows: Rows, count: int, stream: RandomStream) -> Floats:
-    """Ask a service for so many accounts at once; return sums of the answers of each, and what it refused.
-
-    Every query is asked as a new one, again, and by a second analyst, whose account pays anew where the total
-    does not. The first one's account is spent then, and one query more is refused. Returned with the sums is
-    what the total paid for each. The queries are neighbours of one point; answers to different queries are
-    drawn apart. From the operating system whatever the stream is: a service draws from nowhere else.
-    """
-    from confide.service import Service, ServiceConfig
-
-    model = CertifiedClassifier([-1.0, 1.0], (-1, 1), certificate="votes", neighbours=3).fit(rows.X, rows.y)
-    size = _QUERIES * count
-    asked = np.column_stack([np.full(size + 1, -1.0), -0.2 + _APART * np.arange(size + 1)])
-    with opened(3 * count) as (ledger, _):
-        config = ServiceConfig.of(epsilon=Fraction(1, _QUERIES), rows=size)
-        service = Service.open(model.model_, ledger, config)
-        try:
-            ann, bob = (service.analyst_of(service.grant(name, count)) for name in ("ann", "bob"))
-            assert ann is not None
-            assert bob is not None
-            told = [
-                service.answer(who, asked[:size].tolist(), name).values
-                for who, name in ((ann, "new"), (ann, "again"), (bob, "new"))
-            ]
-            refused = 0.0
-            try:
-                service.answer(ann, asked[size:].tolist(), "more")
-            except ConfideError as error:
-                refused = float(crc32(type(error).__name__.encode()))
-            paid = float(ledger.total().epsilon / count)
-        finally:
-            service.close()
-    sums = np.array(told, dtype=np.float64).reshape(3, count, _QUERIES).sum(axis=2)
-    return np.vstack([sums, np.full(count, paid), np.full(count, refused)]).T
-
-
-def _turned() -> list[Pair]:
-    """Return neighbours of which the class of the queries turns first."""
-    query = np.array([[-1.0, -0.2]])
-
-    def same(pair: Pair) -> bool:
-        made = CertifiedClassifier([-1.0, 1.0], (-1, 1), certificate="votes", neighbours=3)
-        told = [made.fit(rows.X, rows.y).stability(query)[0][0] for rows in (pair.here, pair.there)]
-        return told[0] == told[1]
-
-    return sorted(neighbours.pairs(_BASE, "replace_one"), key=same)
-
-
-promise(
-    "service.answers", Kind.ESTIMATOR, 1, 0, "replace_one",
-    "answers are drawn once and told again; confide.service.answering", _turned,
-    run=lambda rows, stream: _served(rows, 1, stream)[0], outputs=_served,
-    # Its noise is drawn before the distances are looked at, so that answers frozen there do not freeze it.
-    replayed=False,
-    note="Noise of the operating system, whatever the seed: a service draws from nowhere else.",
-    draws=20_000, quick=1_000,
 )  # fmt: skip
