@@ -13,7 +13,7 @@ from importlib import import_module
 from confide.audit.museum.piece import LEVEL, Piece, Shown, attack, catchers, show
 from confide.mechanisms import os_stream, seeded_stream
 
-_ROOMS = ("noise", "selection", "prediction", "training", "sparse_vector", "seeds", "leaks")
+_ROOMS = ("noise", "selection", "prediction", "training", "sparse_vector", "seeds", "leaks", "prices")
 
 __all__ = ["LEVEL", "Piece", "Shown", "attack", "catchers", "pieces", "show", "tour"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.audit import blackbox, entropy, exact, replay, sides, sweep
+from confide.audit import blackbox, entropy, exact, price, replay, sides, sweep
 from confide.audit.finding import Finding
 from confide.audit.registry import Claim, Kind, Pair
 from confide.mechanisms import RandomStream
@@ -79,6 +79,7 @@ def attack(promise: Claim, stream: RandomStream, *, seed: int = 0) -> dict[str, 
         "exact": exact.check(promise, pairs, search=False),
         "entropy": entropy.check(promise),
         "replay": replay.check(promise, often, seed=seed),
+        "price": price.check(promise, pairs, seed=seed),
         "side channels": sweep.joined(
             sides.check(promise, pairs, seed=seed), sweep.check(promise, _REACH, seed=seed)
         ),
