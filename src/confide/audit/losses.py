@@ -157,7 +157,7 @@ def epsilon(costs: Sequence[Cost], slack: float) -> float:
     low, high = 0.0, 15.0
     if delta(whole, high) > slack + ERROR:
         return math.inf
-    for _ in range(50):
+    for _ in range(32):
         middle = (low + high) / 2
         low, high = (middle, high) if delta(whole, middle) > slack + ERROR else (low, middle)
     return low

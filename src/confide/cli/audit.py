@@ -42,7 +42,7 @@ def audit(
         typer.Option("--state", help="Where a full audit keeps its progress. Default: confide-audit.jsonl."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Processes. Default: 2 for --full, else 1.")
+        int | None, typer.Option("--jobs", help="Processes. Default: 2; 1 for --quick --mechanism.")
     ] = None,
     seed: Annotated[
         int | None,
@@ -75,9 +75,8 @@ def audit(
         check_targets(out, force=force, holds="an earlier audit report", why="an audit takes long")
         kept = state if state is not None or not full else Path("confide-audit.jsonl")
         with _going_on(kept), _progress(quiet=as_json) as told:
-            found = attack(
-                mechanism, full=full, seed=seed, state=kept, jobs=jobs or (2 if full else 1), progress=told
-            )
+            cores = jobs or (1 if mechanism and not full else 2)
+            found = attack(mechanism, full=full, seed=seed, state=kept, jobs=cores, progress=told)
         if found.stale:
             typer.echo(f"All {found.kept} results are from {kept}; remove it to attack anew.", err=True)
         if out is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,7 @@ def _held(rows: Rows) -> bool:
     return gap_condition(problem(rows), diagnostics="public data").holds
 
 
+@cache  # a search
 def _across() -> list[Pair]:
     """Return neighbours of which one has the gap, and neighbours without it whose best support flips."""
     return [
