@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from confide.audit import persons, replay
+from confide.audit import family, persons, replay
 from confide.audit.finding import Finding, Verdict
 from confide.audit.registry import Claim, Floats, Pair, random_state
 from confide.mechanisms import RandomStream
@@ -236,7 +237,12 @@ _FAMILIES: dict[str, tuple[Callable[[Options], Run], tuple[Options, ...]]] = {
 
 
 def variants(claim: Claim) -> tuple[Claim, ...]:
-    """Return a claim with each option of its family, and with persons of several rows; not registered."""
+    """Return a claim with each option, persons of several rows and the rest of its family; not registered."""
+    return (*changed(claim), *persons.variants(claim), *family.variants(claim))
+
+
+def changed(claim: Claim) -> list[Claim]:
+    """Return a claim with one option changed at a time."""
     found = []
     make, options = _FAMILIES.get(claim.name, (_labels, ()))
     for option in options:
@@ -246,18 +252,19 @@ def variants(claim: Claim) -> tuple[Claim, ...]:
                 claim, name=f"{claim.name}[{name}]", run=make(option), outputs=None, law=None, search=None
             )
         )
-    return (*found, *persons.variants(claim))
+    return found
 
 
-def _own(claim: Claim, variant: Claim, pairs: list[Pair]) -> list[Pair]:
-    """Return the pairs of a variant: with all rows of a person, where it is about persons."""
-    if variant.pairs is claim.pairs:
-        return pairs
-    return [persons.several(pair, claim.adjacency) for pair in pairs]
+def _tried(claim: Claim, pairs: list[Pair]) -> Iterator[tuple[Claim, list[Pair]]]:
+    """Yield variants with as many pairs: the claim's, these with all rows of a person, or their own."""
+    yield from ((variant, pairs) for variant in changed(claim))
+    whole = [persons.several(pair, claim.adjacency) for pair in pairs] if persons.variants(claim) else []
+    yield from ((variant, whole) for variant in persons.variants(claim))
+    yield from ((member, list(islice(member.pairs(), len(pairs)))) for member in family.variants(claim))
 
 
 def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Finding | None:
-    """Attack a claim by replay on `pairs`, and every option of its family on `others`.
+    """Attack a claim by replay on `pairs`, and every variant of its family on as many as `others`.
 
     Returns
     -------
@@ -267,9 +274,8 @@ def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Findin
     found = replay.check(claim, pairs)
     if found is None:
         return None
-    tried = list(others)
-    for variant in variants(claim):
-        told = replay.check(variant, _own(claim, variant, tried))
+    for variant, tried in _tried(claim, list(others)):
+        told = replay.check(variant, tried)
         if told is not None:
             whole = replace(found, tried=found.tried + told.tried, seconds=found.seconds + told.seconds)
             broken = told.verdict is Verdict.BROKEN and found.verdict is Verdict.HOLDS

@@ -245,7 +245,7 @@ def check(
     pairs : iterable of Pair
     options : iterable of Claim
         The claim with other options (`confide.audit.options.variants`), whose amounts may be others: each is
-        run on the first table, and held against its own charges.
+        run on its first table, and held against its own charges.
     seed : int
 
     Returns
@@ -265,9 +265,10 @@ def check(
         note = note or _spent(claim, till)
     for option in options:
         tried += 1
-        till, shown = price(option, tables[0][1], seed + tried)
+        pair = next(iter(option.pairs()))
+        till, shown = price(option, pair.here, seed + tried)
         raised += shown.error != ""
-        found += [(tables[0][0], f"{option.name}: {what}") for what in dishonest(option, till)]
+        found += [(pair.name, f"{option.name}: {what}") for what in dishonest(option, till)]
     note += f"; {raised} runs ended in an error, after what they had spent" if raised else ""
     return Finding(
         claim.name, "price", Verdict.BROKEN if found else Verdict.HOLDS, pair=found[0][0] if found else "",

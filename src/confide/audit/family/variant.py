@@ -1,0 +1,35 @@
+"""One member of a family: a claim on other tables, with other amounts or under another relation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confide.audit.registry import Pair
+from confide.mechanisms import RandomStream
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A run beside those of a claim: replayed, and held against what it charges itself.
+
+    Parameters
+    ----------
+    name : str
+        What is other: ``"six columns"``, ``"epsilon 8"``.
+    run : function (table, stream) -> array
+    pairs : function () -> iterable of Pair, optional
+        Its neighbours, the worst first; those of the claim by default.
+    adjacency : str, optional
+        Its relation; the claim's by default.
+    """
+
+    name: str
+    run: Callable[[Any, RandomStream], Any] = field(repr=False)
+    pairs: Callable[[], Iterable[Pair]] | None = field(default=None, repr=False)
+    adjacency: str | None = None
+
+
+#: Claim -> its variants.
+Families = dict[str, tuple[Variant, ...]]
