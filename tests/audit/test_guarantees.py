@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from confide.audit import Finding, Verdict, claims
-from confide.audit.guarantees import layers, text
+from confide.audit.guarantees import ABOUT, layers, rooms, text
 from confide.audit.legend import LEGEND
 from confide.audit.origin import Origin
 from confide.audit.run import LAYERS, Audit
@@ -30,35 +31,82 @@ def measured(*, origin: Origin | None) -> dict[str, Any]:
     return Audit(FINDINGS, True, 1.0, origin=origin).to_dict()
 
 
-def rows(page: str, name: str) -> list[str]:
-    return [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+def row(page: str, name: str) -> list[str]:
+    """Return the cells of the one row of a claim, but for its link; names as they are read."""
+    (line,) = (line for line in page.splitlines() if line.startswith(f'| <a id="{name}" href="#{name}">'))
+    first, *others = line.replace("<wbr>", "").strip("| ").split(" | ")
+    called, _, proof = first.partition("</a><br>")
+    assert called.endswith(f"<code>{name}</code>")
+    return [proof, *others]
 
 
-def test_measured_and_nothing_measured_are_told_apart():
+def test_a_claim_is_told_in_one_row():
     page = text(measured(origin=ORIGIN))
     assert "Broken: 1; hold, a part of the claim measured: 1; hold, nothing measured: 1." in _flat(page)
-    assert rows(page, "labels.rounding")[0] == (
-        "| `labels.rounding` | 1 | replace label | holds: measured 0.3999 (39%) |"
-    )
-    assert rows(page, "labels.laplace") == [
-        "| `labels.laplace` | 1 | replace label | holds: nothing measured, rests on its proof and on replay |",
-        "| `labels.laplace` | Ghosh et al. 2009; confide.training.labels.additive | black box, replay |",
-        "| `labels.laplace` | 1.01 (0.90 to 1.20) |",
+    assert row(page, "labels.rounding") == [
+        "mechanism: Duchi, Jordan & Wainwright 2018, one dimension; confide.training.labels.rounding",
+        "epsilon 1, replace label",
+        "exact",
+        "holds: measured 0.3999 (39%) by exact; time not measured",
     ]
-    assert rows(page, "labels.gaussian")[0] == (
-        "| `labels.gaussian` | 1, 0.001 | replace label | broken by replay: moved \\| by 2 "
-        "(not by its bound: the largest, 0.5 by exact, is not above the claim) |"
-    )
-    assert rows(page, "labels.rr_on_bins") == [
-        "| `labels.rr_on_bins` | 1 | replace label | not attacked yet |",
-        "| `labels.rr_on_bins` | Ghazi et al. 2022, theorem 3; confide.training.labels.binned | none yet |",
-        "| `labels.rr_on_bins` | not measured |",
+    assert row(page, "labels.laplace") == [
+        "mechanism: Ghosh et al. 2009; confide.training.labels.additive",
+        "epsilon 1, replace label",
+        "black box, replay",
+        "holds: nothing measured, rests on its proof and on replay; time 1.01 (0.90 to 1.20)",
     ]
+    assert row(page, "labels.gaussian")[1:] == [
+        "epsilon 1, delta 0.001, replace label",
+        "exact, replay",
+        "broken by replay: moved \\| by 2 "
+        "(not by its bound: the largest, 0.5 by exact, is not above the claim); time not measured",
+    ]
+    assert row(page, "labels.rr_on_bins")[1:] == [
+        "epsilon 1, replace label",
+        "none yet",
+        "not attacked yet",
+    ]
+
+
+def test_lines_of_narrow_columns_end_within_names_after_a_dot_or_an_underscore():
+    page = text({})
+    assert "<code>labels.<wbr>rr_<wbr>on_<wbr>bins</code>" in page
+    assert "theorem 3; confide.<wbr>training.<wbr>labels.<wbr>binned" in page
+    assert "theorem 3.23;" in page
+
+
+def test_claims_stand_in_their_rooms_and_each_room_says_what_it_is_about():
+    page = text({})
+    assert set(rooms()) == set(ABOUT)
+    places = [page.index(f"\n## {room.capitalize()}\n\n{ABOUT[room]}\n") for room in rooms()]
+    assert places == sorted(places)
+    ends = [*places[1:], len(page)]
+    for room, start, end in zip(rooms(), places, ends, strict=True):
+        inside = [claim.name for claim in claims() if f'id="{claim.name}"' in page[start:end]]
+        assert inside == [claim.name for claim in claims() if claim.name.startswith(f"{room}.")]
+
+
+def test_notes_are_reached_from_their_claims():
+    page = text({})
+    for claim in claims():
+        marks = re.findall(r"\(#(note-\d+)\)", row(page, claim.name)[0])
+        assert len(marks) == bool(claim.note)
+        for mark in marks:
+            (line,) = (line for line in page.splitlines() if f'<a id="{mark}">' in line)
+            assert line.endswith(f": {claim.note}")
+
+
+def test_poisoning_leads_to_its_closest_call():
+    found = Finding("prediction.votes", "poisoning", HOLDS, note="24 tables; closest call: 2")
+    page = text(Audit((found,), True, 1.0).to_dict())
+    assert row(page, "prediction.votes")[2] == "[poisoning](#certified-distances-under-poisoning)"
+    assert "## Certified distances under poisoning\n" in page
+    assert "- `prediction.votes`: 24 tables; closest call: 2\n" in page
 
 
 def test_every_claim_and_every_layer_has_its_lines():
     page = text(measured(origin=ORIGIN))
-    assert all(len(rows(page, claim.name)) == 3 for claim in claims())
+    assert all(len(row(page, claim.name)) == 4 for claim in claims())
     for layer in LAYERS:
         assert f"| {layer} | {LEGEND[layer].sentence} |" in page
     tried = {
@@ -90,13 +138,13 @@ def test_an_audit_of_an_earlier_version_is_read(older):
     page = text(data)
     assert "Measured by a full audit of 3 claims. Broken: 1;" in _flat(page)
     assert "SHA-256" not in page
-    assert rows(page, "labels.rounding") == rows(text(measured(origin=ORIGIN)), "labels.rounding")
+    assert row(page, "labels.rounding") == row(text(measured(origin=ORIGIN)), "labels.rounding")
 
 
 def test_without_an_audit_nothing_is_claimed_to_be_measured():
     page = text({})
     assert "Measured by" not in page
-    assert page.count("| not attacked yet |") == page.count("| none yet |") == len(claims())
+    assert page.count("| none yet | not attacked yet |") == len(claims())
 
 
 def test_layers_that_judge_are_attacks():

@@ -18,34 +18,32 @@ from typing import Any
 from confide.audit.finding import Finding
 from confide.audit.fuzz import fuzzed
 from confide.audit.legend import LEGEND, ROUNDED, judged, up
-from confide.audit.registry import Claim, Kind, claims
+from confide.audit.registry import Claim, claims
 from confide.audit.run import LAYERS
 from confide.audit.standing import How, Standing, Tried, standings
 
 _HEAD = """# Guarantees
 
-Written by `python -m confide.audit.guarantees docs` from the audit's registry; a test keeps it current. Each
-line is a promise of one run, the largest lower bound on epsilon that any attack measured, and how the claim
-stands. Below are their proofs with the attacks that were tried, and how run times differ between neighbours.
-Which neighbours a relation means is in [the guarantee](guarantee.md); how to read a bound, and what no audit
-sees, is in [Audit the guarantees](how-to/audit.md).
+Written by `python -m confide.audit.guarantees docs` from the audit's registry; a test keeps it current. A row
+is a claim: what one run promises, between which neighbours, and where that is proved; which attacks were
+tried; and how the claim stands, with the largest lower bound on epsilon that any of them measured. Its name
+is an address: `guarantees.md#training.rounds`. Which neighbours a relation means is in
+[the guarantee](guarantee.md); how to read a bound, and what no audit sees, is in
+[Audit the guarantees](how-to/audit.md).
 """
 _RESTS = (
     "Where nothing was measured, a claim rests on its proof, and on the layers that look for one "
     "counter-example and found none. In brackets is what share of the claim was measured, rounded down. "
-    "Where no delta stands, it is 0."
+    'Where no delta stands, it is 0. "+ fuzzed" means that a layer was also tried on random tables with '
+    "extreme rows, other ones in each audit."
 )
-_PROOFS = """## Proofs and attacks
-
-"+ fuzzed" means that a layer was also tried on random tables with extreme rows, other ones in each audit.
-"""
 _LAYERS = """## What each layer tries
 
 The numbers are claims: those that a layer tried and did not break, and those on which it has nothing to try.
 """
 _TIMES = """## Run time
 
-No guarantee covers run times, memory or the order of work: they may depend on the data. The last column is
+No guarantee covers run times, memory or the order of work: they may depend on the data. "Time" in a row is
 the CPU time of a run on one table over that on its neighbour: the median of many, with an interval that holds
 the median with probability 0.996. An interval without 1 shows that time tells the two tables apart; one with
 1 shows nothing of other neighbours. Do not offer timings to an adversary. The exception is `confide serve`:
@@ -59,12 +57,21 @@ that come or go. None turned an answer that was certified for so many, or moved 
 number of changes. The closest call is the least number of changes that did turn one; one more than certified
 is the least that it may be.
 """
-_TITLES = {
-    Kind.MECHANISM: "Mechanisms",
-    Kind.RELEASE: "Releases",
-    Kind.ENGINE: "Engines",
-    Kind.ESTIMATOR: "Estimators",
+#: Room, the first part of a claim's name -> what its claims are about, for somebody who reads no code.
+ABOUT = {
+    "mechanisms": "Noise is added to a number, or a choice is made by lot: all else is built on this.",
+    "labels": "Labels are changed at random, or summed with noise, before any model sees them; all other "
+    "columns are public.",
+    "training": "A regression or a classifier is fitted with noise, and its coefficients are released.",
+    "selection": "A few columns are chosen out of many, and it is released which ones.",
+    "prediction": "A model stays secret, and its answers for new rows are released. Certified means: proved "
+    "how many rows may change before an answer turns.",
+    "pipeline": "Columns are chosen and a model is fitted on them, in one call; both are released.",
+    "tune": "Several settings are tried on the secret rows, and the best one is released with its model.",
+    "ledger": "What a table has spent is written down, and a request that would pass its total is refused.",
 }
+#: A dot or an underscore within a dotted name.
+_JOINT = re.compile(r"(?<=[a-z])[._](?=[A-Za-z0-9])")
 #: Layers that take fuzzed tables.
 _FUZZED = ("replay", "side channels")
 
@@ -77,28 +84,32 @@ def text(measured: dict[str, Any]) -> str:
     if measured:
         parts.append(_measured(measured, list(stood.values())))
     parts.append(_wrapped(f"{ROUNDED} {_RESTS}"))
-    for kind, title in _TITLES.items():
-        rows = [_row(claim, stood.get(claim.name)) for claim in claims() if claim.kind is kind]
-        heads = ("claim", "epsilon, delta", "neighbours", "outcome")
-        parts.append(f"## {title}\n\n{_table(heads, rows)}")
-    rows = [(f"`{claim.name}`", claim.proof, _attacks(claim, findings)) for claim in claims()]
-    parts.append(f"{_PROOFS}\n{_table(('claim', 'proof', 'attacks'), rows)}")
+    notes = list(dict.fromkeys(claim.note for claim in claims() if claim.note))
+    for room in rooms():
+        rows = [
+            _row(claim, stood.get(claim.name), findings, notes) for claim in claims() if _room(claim) == room
+        ]
+        heads = ("claim and proof", "promise", "attacks tried", "outcome")
+        parts.append(f"## {room.capitalize()}\n\n{ABOUT[room]}\n\n{_styled('claims cards', heads, rows)}")
     parts.append(f"{_LAYERS}\n{_legend(list(stood.values()))}")
     poisoned = [found for found in findings if found["layer"] == "poisoning"]
     if poisoned:
         lines = [f"- `{found['claim']}`: {found['note']}" for found in poisoned]
         parts.append("\n".join([_POISONED, *lines, ""]))
-    rows = [(f"`{claim.name}`", _pace(claim, findings)) for claim in claims()]
-    parts.append(f"{_TIMES}\n{_table(('claim', 'run time'), rows)}")
-    notes = dict.fromkeys(claim.note for claim in claims() if claim.note)
-    if notes:
-        parts.append("\n".join(["## Notes\n", *(f"- {_noted(note)}: {note}" for note in notes), ""]))
+    parts.append(_TIMES)
+    told = (f'- <a id="note-{place}"></a>Note {place}: {note}' for place, note in enumerate(notes, 1))
+    parts.append("\n".join(["## Notes\n", *told, ""]))
     return "\n".join(parts)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     cells = (heads, ["---"] * len(heads), *rows)
     return "\n".join([*(f"| {' | '.join(row)} |" for row in cells), ""])
+
+
+def _styled(names: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table with classes of ``docs/stylesheets/guarantees.css``."""
+    return f'<div class="{names}" markdown>\n\n{_table(heads, rows)}\n</div>\n'
 
 
 def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
@@ -124,17 +135,51 @@ def _wrapped(paragraph: str) -> str:
     return f"{fill(paragraph, 110, break_long_words=False, break_on_hyphens=False)}\n"
 
 
-def _row(claim: Claim, one: Standing | None) -> tuple[str, ...]:
-    relation = claim.adjacency.value.replace("_", " ")
-    amounts = up(claim.epsilon) if one is None else one.numbers[0]
-    if claim.delta:
-        amounts += f", {up(claim.delta)}"
-    return f"`{claim.name}`", amounts, relation, "not attacked yet" if one is None else _outcome(one)
+def rooms() -> tuple[str, ...]:
+    """Return the rooms that claim something, in the order of the registry."""
+    return tuple(dict.fromkeys(_room(claim) for claim in claims()))
+
+
+def _room(claim: Claim) -> str:
+    return claim.name.partition(".")[0]
+
+
+def _row(
+    claim: Claim, one: Standing | None, findings: list[dict[str, Any]], notes: list[str]
+) -> tuple[str, ...]:
+    epsilon = up(claim.epsilon) if one is None else one.numbers[0]
+    delta = f", delta {up(claim.delta)}" if claim.delta else ""
+    outcome = "not attacked yet"
+    if one is not None:
+        outcome = f"{_outcome(one)}; time {_pace(claim, findings)}"
+    return (
+        f"{_anchor(claim.name)}<br>{claim.kind.value}: {_breakable(claim.proof)}{_marked(claim, notes)}",
+        f"epsilon {epsilon}{delta}, {claim.adjacency.value.replace('_', ' ')}",
+        _attacks(claim, findings),
+        outcome,
+    )
+
+
+def _anchor(name: str) -> str:
+    """Return a claim's name, which leads to itself: its address."""
+    return f'<a id="{name}" href="#{name}"><code>{_breakable(name)}</code></a>'
+
+
+def _breakable(words: str) -> str:
+    """Let lines of narrow columns end within dotted names, after a dot or an underscore alone."""
+    return _JOINT.sub(r"\g<0><wbr>", words)
+
+
+def _marked(claim: Claim, notes: list[str]) -> str:
+    if not claim.note:
+        return ""
+    place = notes.index(claim.note) + 1
+    return f" ([note {place}](#note-{place}))"
 
 
 def _outcome(one: Standing) -> str:
     if one.how is How.MEASURED:
-        return f"{one.how.value} {one.numbers[1]} ({one.share})"
+        return f"{one.how.value} {one.numbers[1]} ({one.share}) by {one.worst.layer}"
     return str(one).replace("|", "\\|")
 
 
@@ -149,6 +194,8 @@ def layers(claim: Claim, findings: list[dict[str, Any]]) -> list[str]:
 
 
 def _called(claim: Claim, layer: str) -> str:
+    if layer == "poisoning":
+        return "[poisoning](#certified-distances-under-poisoning)"
     return f"{layer} + fuzzed" if layer in _FUZZED and fuzzed(claim, 1) else layer
 
 
@@ -161,7 +208,7 @@ def _legend(stood: list[Standing]) -> str:
         sentence = LEGEND[layer].sentence if layer in LEGEND else ""
         cells = (held, f"{counts[Tried.NOTHING]}") if tried else ("not tried yet", "")
         rows.append((layer, sentence, *cells))
-    return _table(("layer", "what it tries, and what it can show", "held", "nothing to try"), rows)
+    return _styled("claims", ("layer", "what it tries, and what it can show", "held", "nothing to try"), rows)
 
 
 def _pace(claim: Claim, findings: list[dict[str, Any]]) -> str:
@@ -170,11 +217,9 @@ def _pace(claim: Claim, findings: list[dict[str, Any]]) -> str:
         found["note"] for found in findings if (found["claim"], found["layer"]) == (claim.name, "run time")
     )
     numbers = re.findall(r"\d+\.\d+", next(notes, ""))
-    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})" if len(numbers) == 3 else "not measured"
-
-
-def _noted(note: str) -> str:
-    return ", ".join(f"`{claim.name}`" for claim in claims() if claim.note == note)
+    if len(numbers) != 3:
+        return "not measured"
+    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
 
 
 def read(docs: Path) -> dict[str, Any]:
