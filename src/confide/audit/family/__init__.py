@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from confide.audit.registry import Claim
-from confide.privacy import Adjacency
+from confide.privacy import Adjacency, exact
 
 #: Modules of this package that have `FAMILIES`.
 ROOMS = ("training", "selection", "prediction")
@@ -28,6 +28,7 @@ def variants(claim: Claim) -> Iterator[Claim]:
                 run=variant.run,
                 pairs=variant.pairs or claim.pairs,
                 adjacency=Adjacency.parse(variant.adjacency or claim.adjacency),
+                epsilon=claim.epsilon if variant.epsilon is None else exact(variant.epsilon, "epsilon"),
                 outputs=None,
                 law=None,
                 search=None,

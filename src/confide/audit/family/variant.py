@@ -23,12 +23,15 @@ class Variant:
         Its neighbours, the worst first; those of the claim by default.
     adjacency : str, optional
         Its relation; the claim's by default.
+    epsilon : float, optional
+        Its amount; the claim's by default. What is held against the run's own charge needs none.
     """
 
     name: str
     run: Callable[[Any, RandomStream], Any] = field(repr=False)
     pairs: Callable[[], Iterable[Pair]] | None = field(default=None, repr=False)
     adjacency: str | None = None
+    epsilon: float | None = None
 
 
 #: Claim -> its variants.
