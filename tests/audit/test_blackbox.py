@@ -24,7 +24,11 @@ from confide.audit.blackbox import (
 from confide.audit.exact import certain
 from confide.audit.finding import judge
 from confide.audit.registry import Pair
-from confide.mechanisms import seeded_stream
+from confide.mechanisms import discrete, rounded_gaussian, seeded_stream
+from confide.training.sgd import release
+
+#: A p-value that Holm rejects among the attacks of any audit: 0.001 over a thousand.
+LEVEL = 1e-6
 
 
 @pytest.mark.parametrize("hits", [0, 1, 37, 99, 100])
@@ -163,6 +167,24 @@ def test_draws_are_held_against_the_law():
     assert law_p_value(law, Counter({0.0: 4999, 1.0: 5000, 7.0: 1}), 10_000) == 0.0
 
 
+@pytest.mark.parametrize("name", ["mechanisms.discrete_laplace", "mechanisms.discrete_gaussian"])
+@pytest.mark.parametrize(("share", "full"), [(5, False), (20, True)])
+def test_code_that_draws_from_another_law_is_caught(name, share, full, monkeypatch):
+    """A broken kernel: one magnitude in `share` is one too large."""
+    true = discrete._geometric
+
+    def wide(law, words, source):
+        drawn = true(law, words, source)
+        drawn[::share] += 1
+        return drawn
+
+    (claim,) = claims(name)
+    pair, count = next(iter(claim.pairs())), claim.draws if full else claim.quick
+    assert blackbox.fit(claim, pair, count, seeded_stream(0)).p_value > 1e-3
+    monkeypatch.setattr(discrete, "_geometric", wide)
+    assert blackbox.fit(claim, pair, count, seeded_stream(0)).p_value < LEVEL
+
+
 @pytest.mark.parametrize(("delta", "error"), [(0.0, 1e-2), (0.0, 1e-4), (0.01, 1e-2)])
 def test_a_bound_from_guesses_errs_as_seldom_as_it_says(delta, error):
     """On the worst law that the claim allows: p = e^epsilon q + delta, both sides drawn by coins."""
@@ -212,3 +234,17 @@ def test_one_run_convicts_a_model_that_tells_its_canaries():
     found = blackbox.one_run(replace(claim, one_run=open_book), seeded_stream(0), repeats=3, error=1e-5)
     assert found.measured > 2
     assert found.p_value < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:The .delta. parameter")
+def test_one_run_convicts_steps_with_an_eighth_of_their_noise_in_a_quick_audit(monkeypatch):
+    def little(sigma, step, size, *, stream=None):
+        return rounded_gaussian(Fraction(sigma) / 8, step, size, stream=stream)
+
+    (claim,) = claims("training.dpsgd.linear")
+    sound = blackbox.one_run(claim, seeded_stream(3), repeats=20, error=LEVEL)
+    monkeypatch.setattr(release, "rounded_gaussian", little)
+    broken = blackbox.one_run(claim, seeded_stream(3), repeats=20, error=LEVEL)
+    assert sound.p_value > 1e-3
+    assert broken.measured > float(claim.epsilon)
+    assert broken.p_value < LEVEL
