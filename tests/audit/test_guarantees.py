@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +155,15 @@ def test_layers_that_judge_are_attacks():
 
 def _flat(page: str) -> str:
     return " ".join(page.split())
+
+
+def test_the_site_has_a_style_for_each_class():
+    root = Path(__file__).resolve().parents[2]
+    style = (root / "docs" / "stylesheets" / "guarantees.css").read_text()
+    classes = {
+        name for names in re.findall(r'<div class="([^"]+)" markdown>', text({})) for name in names.split()
+    }
+    assert classes == set(re.findall(r"\.md-typeset \.([a-z]+)", style))
+    site = (root / "mkdocs.yml").read_text()
+    assert "stylesheets/guarantees.css" in site
+    assert "- md_in_html" in site

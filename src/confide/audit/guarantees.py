@@ -90,7 +90,7 @@ def text(measured: dict[str, Any]) -> str:
             _row(claim, stood.get(claim.name), findings, notes) for claim in claims() if _room(claim) == room
         ]
         heads = ("claim and proof", "promise", "attacks tried", "outcome")
-        parts.append(f"## {room.capitalize()}\n\n{ABOUT[room]}\n\n{_styled('claims cards', heads, rows)}")
+        parts.append(f"## {room.capitalize()}\n\n{ABOUT[room]}\n\n{_styled('cards claims', heads, rows)}")
     parts.append(f"{_LAYERS}\n{_legend(list(stood.values()))}")
     poisoned = [found for found in findings if found["layer"] == "poisoning"]
     if poisoned:
@@ -208,7 +208,9 @@ def _legend(stood: list[Standing]) -> str:
         sentence = LEGEND[layer].sentence if layer in LEGEND else ""
         cells = (held, f"{counts[Tried.NOTHING]}") if tried else ("not tried yet", "")
         rows.append((layer, sentence, *cells))
-    return _styled("claims", ("layer", "what it tries, and what it can show", "held", "nothing to try"), rows)
+    return _styled(
+        "cards layers", ("layer", "what it tries, and what it can show", "held", "nothing to try"), rows
+    )
 
 
 def _pace(claim: Claim, findings: list[dict[str, Any]]) -> str:
