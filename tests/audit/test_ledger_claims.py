@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from confide.audit import claims, replay, sides
+from confide.audit import blackbox, claims, replay, sides
 from confide.audit.finding import Verdict
 from confide.audit.promises import ledger as promises
 from confide.errors import DataError
+from confide.ledger import budget, operations, pricing
 from confide.mechanisms import os_stream
+from confide.privacy import Adjacency, adjacency, compose, filters, guarantee, zcdp_budget
 
 (REQUESTS,) = claims("ledger.requests")
 
@@ -47,3 +51,52 @@ def test_a_request_that_looks_at_the_rows_is_caught(monkeypatch, broken):
     assert found.verdict is Verdict.BROKEN
     if broken is charging_by_missing_cells:
         assert sides.check(REQUESTS, REQUESTS.pairs()[:3]).verdict is Verdict.BROKEN
+
+
+def _more(limit):
+    """Return a limit and a last unit more."""
+    return limit + Fraction(1, 10**40)
+
+
+(BALANCES,) = claims("ledger.balances")
+
+
+def balanced():
+    """Return whether one run of the claim has its only outcome."""
+    promises._balances.cache_clear()
+    try:
+        return tuple(BALANCES.run(0, os_stream()).tolist()) in BALANCES.law(0)
+    finally:
+        promises._balances.cache_clear()
+
+
+def test_balances_are_those_that_are_known():
+    assert balanced()
+    assert blackbox.fit(BALANCES, BALANCES.pairs()[0], 2, os_stream()).p_value == 1
+
+
+def test_another_balance_than_the_known_one_breaks_the_claim(monkeypatch):
+    monkeypatch.setattr(promises, "_restored", lambda: 0.0)
+    promises._balances.cache_clear()
+    found = blackbox.fit(BALANCES, BALANCES.pairs()[0], 2, os_stream())
+    promises._balances.cache_clear()
+    assert found.p_value == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (adjacency, "_IMPLIED", {key: set(Adjacency) for key in Adjacency}),
+        (pricing, "NEVER_ACCEPTED", ()),
+        (pricing, "_accepted", lambda told, budget, accept: ()),
+        (guarantee, "group_amounts", lambda epsilon, delta, size: (epsilon * size, delta)),
+        (guarantee, "group_amounts", lambda epsilon, delta, size: (epsilon, delta * size)),
+        (promises, "compose", lambda epsilon, count, delta: 0.95 * compose(epsilon, count, delta)),
+        (operations, "fits", lambda spent, asked, limit: budget.fits(spent, asked, tuple(map(_more, limit)))),
+        (filters.ZCDPFilter, "limit", property(lambda self: zcdp_budget(self.epsilon, self.delta) * 11 / 10)),
+        (budget, "_rho", lambda accountant, epsilon, delta: Fraction(1, 40) if accountant == "zcdp" else None),
+    ],
+)  # fmt: skip
+def test_a_ledger_that_admits_too_much_is_caught(monkeypatch, owner, name, value):
+    monkeypatch.setattr(owner, name, value)
+    assert not balanced()

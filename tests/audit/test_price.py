@@ -247,3 +247,13 @@ def test_answers_of_three_times_their_share(monkeypatch):
         lambda release, count, delta=0: replace(budgets.answers(release, count, delta), epsilon=Fraction(1)),
     )
     assert broken("prediction.total")
+
+
+def test_the_library_does_not_say_what_a_relation_implies(monkeypatch):
+    """Held by the audit's own table, whatever the library's is."""
+    from confide.privacy import adjacency
+
+    monkeypatch.setattr(adjacency, "_IMPLIED", {key: set(Adjacency) for key in Adjacency})
+    told = Guarantee(1, 0, "replace_label", "row", Event.of("pure", epsilon=1))
+    assert any("holds under" in what for what in price._dishonest(Adjacency.REPLACE_ONE, price.Spent(told)))
+    assert not list(price._dishonest(Adjacency.REPLACE_LABEL, price.Spent(told)))

@@ -1,32 +1,52 @@
-"""Claim of `confide.ledger`: what is admitted, refused and left tells nothing of the rows.
+"""Claims of `confide.ledger`: what is admitted, refused and left tells nothing of the rows, and is right.
 
 ``ledger.requests`` makes one request after the other on one ledger in a folder of its own, and shows what
 came back beside the results: type and message of each refusal, and what is left after it. On neighbours with
 the mechanisms' answers frozen all of it must be equal (`replay`), whatever the rows are: across the gap
 condition of a selection, beyond the bounds, without cells, without a class.
 
+``ledger.balances`` reads no rows. It makes charges whose outcome is known, written out here or computed by
+the audit's own code, and shows what was refused and what is left: one outcome has probability 1, so that a
+single draw of another breaks the claim (`law of draws`). Equal balances on neighbours say nothing of a ledger
+that forgets, or admits too much, on both of them.
+
 The answers of a service are attacked in tests/audit/test_service_claim.py: this room lies below that one.
 """
 
 from __future__ import annotations
 
+import math
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from confide.audit import neighbours
+from confide.audit import losses, neighbours
+from confide.audit.exact import certain
+from confide.audit.losses import Cost
 from confide.audit.neighbours import Rows
-from confide.audit.registry import Floats, Kind, Pair, promise
+from confide.audit.registry import Floats, Kind, Law, Pair, promise
 from confide.errors import ConfideError
-from confide.ledger import Ledger
+from confide.ledger import Ledger, Request
+from confide.ledger.store import Store
 from confide.mechanisms import RandomStream
 from confide.prediction import CertifiedClassifier
+from confide.privacy import (
+    Event,
+    Guarantee,
+    PLDAccountant,
+    RDPFilter,
+    ZCDPFilter,
+    combine,
+    compose,
+)
 from confide.selection import SubsetProblem, SubsetSelector, gap_condition
 from confide.training import PrivateClassifier, PrivateRegressor
 
@@ -39,13 +59,13 @@ _QUERY = np.array([[-1.0, -0.2, 0.3]])
 
 
 @contextmanager
-def opened(epsilon: Any, delta: Any = 0) -> Iterator[tuple[Ledger, str]]:
+def opened(epsilon: Any, delta: Any = 0, **terms: Any) -> Iterator[tuple[Ledger, str]]:
     """Yield a new ledger in a folder of its own, and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         yield (
             Ledger.open(
                 f"sqlite:///{folder}/ledger.db", dataset="rows", epsilon=epsilon, delta=delta,
-                adjacency="replace_one", counter=Path(folder),
+                adjacency="replace_one", counter=Path(folder), **terms,
             ),
             folder,
         )  # fmt: skip
@@ -127,4 +147,252 @@ promise(
     "charges are functions of public parameters; confide.ledger.charging", _pairs, run=_asked,
     note="Noise of the operating system, whatever the seed: no ledger takes a charge for seeded noise.",
     draws=20, quick=4,
+)  # fmt: skip
+
+
+#: Total of the ledgers whose balances are known, and less than any amount that is left.
+_ALL, _PART = (Fraction(1), Fraction(1, 10**6)), Fraction(1, 10**40)
+#: What came of a request, as a number: -1 for another error.
+_CAME = (
+    "",
+    "BudgetError",
+    "AssumptionError",
+    "AdjacencyError",
+    "RefusedError",
+    "UnsupportedError",
+    "LedgerError",
+)
+#: A request, its refusal (nothing where it is admitted), and what is left then of all accounts in order.
+Step = tuple[Callable[[Ledger], Any], str, tuple[Any, ...]]
+
+
+def _cost(
+    epsilon: Any,
+    delta: Any = 0,
+    adjacency: str = "replace_one",
+    unit: str = "row",
+    *,
+    assumes: str = "",
+    event: Event | None = None,
+) -> Guarantee:
+    event = event or Event.of("approximate", epsilon=str(epsilon), delta=str(delta))
+    return Guarantee(epsilon, delta, adjacency, unit, event, (assumes,) if assumes else ())
+
+
+def _twice(ledger: Ledger) -> None:
+    """Charge two requests in one commit, of which one alone fits."""
+    for told in ledger.charge_many([Request(_cost("1/30")), Request(_cost("1/30", _PART))]):
+        if isinstance(told, Exception):
+            raise told
+
+
+_HALF = Fraction(1, 2 * 10**6)
+_STEPS: tuple[Step, ...] = (
+    (lambda to: to.charge(_cost("1/3")), "", ("2/3", _ALL[1])),
+    (lambda to: to.charge(_cost("1/3", _HALF), key="a"), "", ("1/3", _HALF)),
+    (lambda to: to.charge(_cost("1/3", _HALF), key="a"), "", ("1/3", _HALF)),  # the first one again
+    (lambda to: to.charge(_cost(Fraction(1, 3) + _PART)), "BudgetError", ("1/3", _HALF)),
+    (lambda to: to.reserve(_cost(0, _HALF + _PART)), "BudgetError", ("1/3", _HALF)),
+    # A key that is used again for more: refused, and not forgotten.
+    (lambda to: to.charge(_cost("1/2", _HALF), key="a"), "RefusedError", ("1/3", _HALF)),
+    (lambda to: to.charge(_cost("1/3"), key="a"), "RefusedError", ("1/3", _HALF)),
+    (lambda to: to.charge(_cost("1/100", 0, "replace_label")), "AdjacencyError", ("1/3", _HALF)),
+    (lambda to: to.charge(_cost("1/100", 0, "replace_private_part")), "AdjacencyError", ("1/3", _HALF)),
+    (lambda to: to.charge(_cost("1/100", unit="person")), "RefusedError", ("1/3", _HALF)),
+    # A replaced row goes, and another one comes.
+    (lambda to: to.charge(_cost("1/10", 0, "add_remove_one")), "", ("2/15", _HALF)),
+    (lambda to: to.charge(_cost("1/15", _HALF / 2, "add_remove_one")), "BudgetError", ("2/15", _HALF)),
+    (lambda to: to.charge(_cost("1/30", _HALF / 5, "add_remove_one")), "",
+     ("1/15", _HALF - _HALF / 5 * Fraction(1 + math.exp(1 / 30)))),
+    *(
+        (lambda to, name=name: to.charge(_cost("1/100", assumes=name)), "AssumptionError", ("1/15", None))
+        for name in ("gap condition", "the chain has mixed", "seeded", "unrecorded", "nonprivate")
+    ),
+    (lambda to: to.charge(_cost("1/100", assumes="seeded"), accept=("seeded",)), "AssumptionError",
+     ("1/15", None)),
+    (lambda to: to.charge(_cost("1/30", assumes="gap condition"), accept=("gap condition",)), "",
+     ("1/30", None)),
+    (lambda to: to.charge(_cost("1/100", assumes="gap condition")), "AssumptionError", ("1/30", None)),
+    (lambda to: to.charge(_cost(math.inf, assumes="nonprivate")), "AssumptionError", ("1/30", None)),
+    (_twice, "BudgetError", (0, None)),
+    (lambda to: to.charge(_cost(_PART)), "BudgetError", (0, None)),
+    (lambda to: to.charge(_cost(0)), "", (0, None)),
+)  # fmt: skip
+
+#: The same of a total and of two analysts: more is granted to them than there is.
+_GRANTS: tuple[Step, ...] = (
+    (lambda to: to.grant("ann", "1/2", _HALF) and to.grant("bob", 1), "", (1, "1/2", 1)),
+    (lambda to: to.charge(_cost("1/3", _HALF), analyst="ann", key="a"), "", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/3"), analyst="ann"), "BudgetError", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/100", _PART), analyst="ann"), "BudgetError", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/100", _PART), analyst="bob"), "BudgetError", ("2/3", "1/6", 1)),
+    (lambda to: to.grant("ann", "1/2", _HALF), "", ("2/3", "1/6", 1)),  # what is spent stays spent
+    (lambda to: to.charge(_cost(Fraction(1, 6) + _PART), analyst="ann"), "BudgetError", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/10"), analyst="eve"), "RefusedError", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/3", _HALF), analyst="bob", key="a"), "BudgetError", ("2/3", "1/6", 1)),
+    (lambda to: to.charge(_cost("1/2"), analyst="bob", key="a"), "", ("1/6", "1/6", "1/2")),
+    (lambda to: to.charge(_cost("1/4"), analyst="bob"), "BudgetError", ("1/6", "1/6", "1/2")),
+    (lambda to: to.grant("ann", "1/4"), "", ("1/6", 0, "1/2")),  # below what is spent
+    (lambda to: to.charge(_cost(_PART), analyst="ann"), "BudgetError", ("1/6", 0, "1/2")),
+    (lambda to: to.charge(_cost("1/6"), analyst="bob"), "", (0, 0, "1/3")),
+    (lambda to: to.charge(_cost(_PART)), "BudgetError", (0, 0, "1/3")),
+)
+
+
+def _limit(epsilon: float, delta: float) -> float:
+    """Return the rho that converts to (epsilon, delta): Canonne, Kamath & Steinke 2020, proposition 12."""
+    from scipy.optimize import brentq, minimize_scalar
+
+    def logarithm(rho: float) -> float:
+        def at(log_excess: float) -> float:
+            more = math.exp(log_excess)  # order less 1
+            return more * ((1 + more) * rho - epsilon) - log_excess - (1 + more) * math.log1p(1 / more)
+
+        least: Any = minimize_scalar(at, bounds=(-5, 12), method="bounded", options={"xatol": 1e-9})
+        return float(least.fun)
+
+    root: Any = brentq(lambda rho: logarithm(rho) - math.log(delta), 1e-6, epsilon)
+    return float(root)
+
+
+#: Of a Gaussian, which costs 1/800: so many fit, and leave half of one.
+_NOISE = 20
+_RHO = _limit(1, 1e-6)
+_FIT = math.floor(2 * _NOISE**2 * _RHO)
+
+
+def _noise(count: int = 1, adjacency: str = "replace_one") -> Guarantee:
+    event = Event.of("gaussian", noise_multiplier=_NOISE, count=count)
+    return _cost(1, _HALF, adjacency, event=event)
+
+
+def _zcdp() -> tuple[Step, ...]:
+    each, pure = 1 / (2 * _NOISE**2), Event.of("pure", epsilon="1/20")  # 1/800 as well
+    left = [_RHO - spent * each for spent in (1, 5, 6, _FIT)]
+    unknown = _cost("1/100", _PART)
+    return (
+        (lambda to: to.charge(_noise()), "", (left[0],)),
+        (lambda to: to.charge(_noise(1, "add_remove_one")), "", (left[1],)),
+        (lambda to: to.charge(_cost("1/20", event=pure)), "", (left[2],)),
+        (lambda to: to.charge(unknown), "UnsupportedError", (left[2],)),
+        (lambda to: to.charge(_noise(_FIT - 5)), "BudgetError", (left[2],)),
+        (lambda to: to.charge(_noise(_FIT - 6)), "", (left[3],)),
+        (lambda to: to.charge(_noise()), "BudgetError", (left[3],)),
+    )
+
+
+def _amounts(ledger: Ledger) -> tuple[Any, ...]:
+    left = ledger.remaining()
+    return left.epsilon, left.delta
+
+
+def _accounts(ledger: Ledger) -> tuple[Any, ...]:
+    return tuple(ledger.remaining(name).epsilon for name in (None, "ann", "bob"))
+
+
+#: Steps, how a ledger is opened for them, and what is read after each.
+_SCRIPTS: tuple[tuple[tuple[Step, ...], dict[str, Any], Callable[[Ledger], tuple[Any, ...]]], ...] = (
+    (_STEPS, {}, _amounts),
+    (_GRANTS, {}, _accounts),
+    (_zcdp(), {"accountant": "zcdp"}, lambda ledger: (ledger.remaining().rho,)),
+)
+
+
+def _number(amount: Any) -> float:
+    """Return an amount to 6 digits: limits of zCDP are computed, and deltas of two steps rounded up."""
+    return float(f"{float(Fraction(amount)):.6g}")
+
+
+def _came(ask: Callable[[], Any]) -> float:
+    try:
+        ask()
+    except ConfideError as error:
+        name = type(error).__name__
+        return float(_CAME.index(name) if name in _CAME else -1)
+    return 0.0
+
+
+def _restored() -> float:
+    """Return what comes of a charge on a store that was rolled back to before another charge."""
+    with opened(*_ALL) as (ledger, folder):
+        place = Path(folder) / "ledger.db"
+        ledger.charge(_cost("1/2"))
+        Store.at(f"sqlite:///{place}").close()
+        shutil.copy(place, place.with_name("kept"))
+        ledger.charge(_cost("1/2"))
+        Store.at(f"sqlite:///{place}").close()
+        for end in ("-wal", "-shm"):
+            place.with_name(place.name + end).unlink(missing_ok=True)
+        place.with_name("kept").replace(place)
+        return _came(lambda: ledger.charge(_cost("1/2")))
+
+
+#: What `_short` yields.
+_CHECKS = 2 + 4 + 6 + 3
+#: A loss on the grid of `losses`, so that it is exact there.
+_SIZE = Fraction(1, 64)
+#: Events that are composed: what one is, what it costs from below, how many, and the total delta.
+_COMPOSED: tuple[tuple[Event, Cost, int, float], ...] = (
+    (Event.of("pure", epsilon="1/10"), losses.pure(0.1), 64, 1e-6),
+    (Event.of("gaussian", noise_multiplier=10), losses.gaussian(10), 120, 1e-6),
+    (Event.of("poisson_gaussian", noise_multiplier=1, sampling_probability="1/10",
+              adjacency="add_remove_one"),
+     losses.sampled(1, 0.1, added=True), 16, 1e-6),
+    (Event.of("pure", epsilon=2), losses.pure(2), 3, 1e-3),
+)  # fmt: skip
+
+
+def _more(costs: list[Cost], epsilon: float, delta: float) -> bool:
+    """Return whether costs take more than that, by the audit's own code from below."""
+    return losses.delta(costs, epsilon) > delta * (1 + 1e-9) + losses.ERROR
+
+
+def _short() -> Iterator[bool]:
+    """Yield whether what composes tells less than the audit's own code from below, or far more."""
+    for count in (64, 256):
+        told, cost = compose(_SIZE, count, "1/1000000"), [losses.pure(_SIZE)] * count
+        yield _more(cost, told, 1e-6) or not _more(cost, 0.999 * told, 1e-6)
+    for event, each, count, delta in _COMPOSED:
+        yield _more([each] * count, float(PLDAccountant().compose(event, count).epsilon(delta)), delta)
+    for filtered in (ZCDPFilter(*_ALL), RDPFilter(*_ALL)):
+        event = _noise().event
+        yield not filtered.admits(event, _FIT)
+        yield filtered.admits(event, _FIT + 1) or filtered.spend(event, _FIT).admits(event)
+        yield losses.delta([losses.gaussian(_NOISE)] * _FIT, 1.0) > 1e-6
+    both = combine([_cost("1/3", _HALF, assumes="gap condition"), _cost("1/7", _HALF)])
+    yield (both.epsilon, both.delta, both.assumptions) != (Fraction(10, 21), 2 * _HALF, ("gap condition",))
+    for other in (_cost(1, 0, "add_remove_one"), _cost(1, unit="person")):
+        yield _came(lambda other=other: combine([_cost(1), other])) == 0
+
+
+@cache
+def _balances() -> tuple[float, ...]:
+    """Make every charge and composition, once a process: nothing of it is drawn."""
+    told: list[float] = []
+    for steps, terms, read in _SCRIPTS:
+        with opened(*_ALL, **terms) as (ledger, _):
+            for ask, _, left in steps:
+                told.append(_came(lambda ask=ask, ledger=ledger: ask(ledger)))
+                told += [
+                    _number(now) for now, then in zip(read(ledger), left, strict=False) if then is not None
+                ]
+    return (*told, _restored(), *map(float, _short()))
+
+
+def _known(table: Any) -> Law:
+    """Return the law of `_balances`: one outcome."""
+    told: list[float] = []
+    for steps, _, _ in _SCRIPTS:
+        for _, came, left in steps:
+            told += [float(_CAME.index(came)), *(_number(then) for then in left if then is not None)]
+    rest = [float(_CAME.index("LedgerError")), *[0.0] * _CHECKS]
+    return certain({(*told, *rest): Fraction(1)})
+
+
+promise(
+    "ledger.balances", Kind.ESTIMATOR, *_ALL, "replace_one",
+    "sums of exact amounts within limits; confide.ledger.budget", lambda: [Pair("no rows", 0, 0)],
+    run=lambda table, stream: np.array(_balances()), law=_known, replayed=False, fuzzed=False,
+    note="No rows are read: what is charged, and what is left, are known beforehand.",
+    draws=4, quick=2,
 )  # fmt: skip
