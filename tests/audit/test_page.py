@@ -94,19 +94,31 @@ def test_every_layer_is_explained_and_counted():
     text = text_of(*told(), Finding("labels.rounding", "exact", BROKEN, 2.0))
     for layer in LAYERS:
         assert row(text, "legend", layer)[0] == LEGEND[layer].sentence.replace("'", "&#x27;")
-    assert row(text, "legend", "exact")[1:] == ["1", "1", "0"]
-    assert row(text, "legend", "poisoning")[1:] == ["1", "0", "1"]
-    assert row(text, "legend", "run time")[1:] == ["not judged", "0", "1"]
-    expected = dict.fromkeys(LAYERS, "nothing")
+    assert row(text, "legend", "exact")[1:] == ["1", "0", "1", "0"]
+    assert row(text, "legend", "poisoning")[1:] == ["1", "0", "0", "1"]
+    assert row(text, "legend", "run time")[1:] == ["not judged", "0", "0", "1"]
+    expected = dict.fromkeys(LAYERS, "does not apply")
     voted = expected | {"exact": "held", "poisoning": "held", "run time": "reported"}
     assert row(text, "matrix", "prediction.votes") == list(voted.values())
     assert row(text, "matrix", "labels.rounding") == list((expected | {"exact": "broken"}).values())
 
 
+def test_what_could_not_break_a_claim_is_not_called_held():
+    text = text_of(
+        Finding("labels.rounding", "black box", HOLDS, 0.0, tried=8, p_value=1.0),
+        Finding("labels.rounding", "replay", HOLDS, moved=0.0),
+    )
+    told = dict(zip(LAYERS, row(text, "matrix", "labels.rounding"), strict=True))
+    assert (told["black box"], told["replay"]) == ("too weak", "nothing moved")
+    for layer in ("black box", "replay"):
+        assert row(text, "legend", layer)[1:] == ["0", "1", "0", "0"]
+    assert "Too weak: so few runs cannot break the claim" in text
+
+
 def test_a_layer_of_tomorrow_is_shown(monkeypatch):
     monkeypatch.setitem(running.LAYERS, "of tomorrow", lambda claim, effort: None)
     text = text_of(*told(), Finding("prediction.votes", "of tomorrow", HOLDS))
-    assert row(text, "legend", "of tomorrow")[1:] == ["1", "0", "0"]
+    assert row(text, "legend", "of tomorrow")[1:] == ["1", "0", "0", "0"]
     assert row(text, "matrix", "prediction.votes")[-1] == "held"
     assert 'content:"of tomorrow: "' in text
 

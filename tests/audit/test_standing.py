@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from confide.audit import Finding, Verdict, claims
-from confide.audit.standing import How, Standing, Tried, standings
+from confide.audit import Finding, Verdict, blackbox, claims, options, replay, sides
+from confide.audit.finding import judge
+from confide.audit.standing import LEVEL, How, Standing, Tried, least, standings
+from confide.mechanisms import seeded_stream
 
 HOLDS, BROKEN = Verdict.HOLDS, Verdict.BROKEN
 
@@ -92,3 +97,99 @@ def test_standings_are_in_the_order_of_the_registry_and_of_claims_alone():
     last, first = claims("labels")[-1].name, claims("labels")[0].name
     findings = [Finding(name, "exact", HOLDS, 0.1) for name in (last, "confide.novel", first, last)]
     assert [(one.claim.name, len(one.findings)) for one in standings(findings)] == [(first, 1), (last, 2)]
+
+
+def test_a_perfect_attack_gives_the_ceiling_of_its_runs():
+    """The outputs tell the table: every guess is right, and so are the counts of the half that is counted."""
+    (claim,) = claims("labels.rounding")
+    pair = next(iter(claim.pairs()))
+    told = replace(
+        claim,
+        outputs=lambda table, count, stream: np.full((count, 1), float(table == pair.here)),
+        one_run=lambda stream: (bits := np.array([1, -1, 1, -1]), bits * [1, 1, 0, 0]),
+    )
+    for count in (2, 9, 40, 999, 1001):
+        for found in (
+            blackbox.check(told, pair, count, seeded_stream(1), full=False, error=1e-6),
+            sides.support(told, pair, count, seeded_stream(1), error=1e-6),
+            blackbox.one_run(told, seeded_stream(1), repeats=count, error=1e-6),
+        ):
+            assert found is not None
+            most = blackbox.ceiling(found, 0.0, 1e-6)
+            assert found.measured <= most
+            assert found.measured == pytest.approx(most, abs=0.1), found.layer
+            assert blackbox.ceiling(found, 0.01, 1e-6) <= most
+
+
+@pytest.mark.parametrize("layer", ["exact", "replay", "law of draws"])
+def test_what_counts_no_guesses_has_no_ceiling(layer):
+    assert blackbox.ceiling(Finding("a", layer, HOLDS, tried=1), 0.0, 1e-6) == math.inf
+    assert blackbox.ceiling(Finding("a", "one run", HOLDS, tried=1), 0.0, 1e-6) == math.inf
+
+
+@pytest.mark.parametrize("layer", ["black box", "support", "one run"])
+def test_so_few_runs_are_too_weak(layer):
+    few, many = (
+        standing((layer, HOLDS, 0.0, "", n, 1.0, 0.0, "", math.nan, n * (layer == "one run"), 1))
+        for n in (8, 800)
+    )
+    assert few.tried(layer) is Tried.WEAK
+    assert many.tried(layer) is Tried.HELD
+    both = Standing(few.claim, (*few.findings, *many.findings), LEVEL)
+    assert both.tried(layer) is Tried.HELD
+    assert replace(many, error=1e-200).tried(layer) is Tried.WEAK
+
+
+def test_the_least_error_is_where_one_more_is_broken():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        chances = 10 ** rng.uniform(-7, -1, 5)
+        findings = judge([Finding("a", "black box", HOLDS, p_value=p) for p in chances], LEVEL)
+        holding = [i for i, found in enumerate(findings) if found.verdict is HOLDS]
+        if not holding:
+            continue
+        for share, verdict in ((0.999, BROKEN), (1.001, HOLDS)):
+            other = list(findings)
+            other[holding[0]] = replace(other[holding[0]], p_value=share * least(findings))
+            assert judge(other, LEVEL)[holding[0]].verdict is verdict
+    assert least([Finding("a", "exact", HOLDS)]) == LEVEL
+
+
+def test_a_replay_in_which_nothing_moved_is_no_ground():
+    still = Finding("labels.rounding", "replay", HOLDS, moved=0.0)
+    (claim,) = claims("labels.rounding")
+    one = Standing(claim, (still, Finding(claim.name, "price", HOLDS)))
+    assert one.tried("replay") is Tried.STILL
+    assert str(one) == "holds: nothing measured, rests on its proof and on price"
+    moved = Standing(claim, (replace(still, moved=0.5),))
+    assert moved.tried("replay") is Tried.HELD
+    assert str(moved) == "holds: nothing measured, rests on its proof and on replay"
+    assert Standing(claim, (replace(still, verdict=BROKEN),)).tried("replay") is Tried.BROKEN
+
+
+def test_replay_tells_how_far_inputs_moved():
+    (claim,) = claims("labels.laplace")
+    pair = next(iter(claim.pairs()))
+    far, still = (replay.check(claim, [one]) for one in (pair, replace(pair, there=pair.here)))
+    assert far is not None
+    assert still is not None
+    assert far.moved > 0.9
+    assert still.moved == 0
+    assert "by up to 0 of" in still.note
+    (family,) = claims("labels.rounding")
+    at = next(iter(family.pairs()))
+    found = options.check(family, [replace(at, there=at.here)], [at])
+    assert found is not None
+    assert found.moved > 0, "an option of the family has an input that moves"
+
+
+def test_findings_of_earlier_versions_are_read():
+    found = Finding("a", "one run", HOLDS, moved=0.0, guesses=3, canaries=4)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert Finding.from_dict(data).to_dict() == found.to_dict()
+    for name in ("moved", "guesses", "canaries"):
+        del data[name]
+    old = Finding.from_dict(data)
+    assert math.isnan(old.moved)
+    assert (old.guesses, old.canaries) == (0, 0)
+    assert math.isnan(Finding.from_dict(Finding("a", "exact", HOLDS).to_dict()).moved)

@@ -318,13 +318,42 @@ def _beyond(ordered: Floats, cuts: Floats, *, upper: bool) -> Any:
     return np.searchsorted(ordered, cuts, side="right")
 
 
+def _taught(count: int) -> int:
+    """Return how many of the runs on each table teach the rules."""
+    return count // 3 if count >= _MANY else count // 2
+
+
+def ceiling(found: Finding, delta: float, error: float) -> float:
+    """Return the largest bound that a finding's runs could have given, if every guess had been right.
+
+    Of one rule, which has the whole error, and speaks for one table: it is right at most as often as coins
+    chose that one. A bound at `error` that cannot pass the claim cannot break it.
+
+    Parameters
+    ----------
+    found : Finding
+        Of the black box, of support or of one run; infinite for other layers. Where an earlier version did
+        not tell how many guesses there could be: half of the coins, and infinite for one run.
+    delta, error : float
+    """
+    if found.layer == "black box":
+        fresh = found.tried - _taught(found.tried)
+        return Guesses(found.guesses or fresh, 0, 2 * fresh).epsilon(delta, error)
+    if found.layer == "support":
+        runs = found.tried - found.tried // 2
+        return Counts(runs, 0, runs).epsilon(delta, error)
+    if found.layer == "one run" and found.guesses:
+        return one_run_bound(found.guesses, found.guesses, found.canaries, found.tried, delta, error)
+    return math.inf
+
+
 def check(claim: Claim, pair: Pair, count: int, stream: RandomStream, *, full: bool, error: float) -> Finding:
     """Attack a claim by `count` runs on each table of a pair, about; `error` is that of the reported bound.
 
     The first third of the runs (half of a few) teaches the rules. Of the others, as many are made on each
     table as fair coins say.
     """
-    taught = count // 3 if count >= _MANY else count // 2
+    taught = _taught(count)
 
     def drawn(table: Any, times: int, name: str) -> Floats:
         return numbers(claim.sample(table, times, stream.child(name)))
@@ -344,7 +373,7 @@ def check(claim: Claim, pair: Pair, count: int, stream: RandomStream, *, full: b
     ))  # fmt: skip
     return Finding(
         claim.name, "black box", Verdict.HOLDS, tried.epsilon(delta, error), pair.name, count,
-        tried.p_value(epsilon, delta),
+        tried.p_value(epsilon, delta), guesses=max(there, runs - there),
     )  # fmt: skip
 
 
@@ -459,5 +488,5 @@ def one_run(claim: Claim, stream: RandomStream, *, repeats: int, error: float) -
 
     return Finding(
         claim.name, "one run", Verdict.HOLDS, bound(error), f"{bits.size} canaries", repeats,
-        _least_error(bound, float(claim.epsilon)),
+        _least_error(bound, float(claim.epsilon)), guesses=made, canaries=bits.shape[1],
     )  # fmt: skip

@@ -36,6 +36,11 @@ class Finding:
         by all of them together.
     seconds : float
     note : str
+    moved : float
+        Largest share of what is declared that an input moved by (replay); NaN where none is told.
+    guesses, canaries : int
+        The most guesses that could have been right (black box, one run), and canaries of one training; 0
+        where they are not told.
     """
 
     claim: str
@@ -47,6 +52,9 @@ class Finding:
     p_value: float = math.nan
     seconds: float = 0.0
     note: str = ""
+    moved: float = math.nan
+    guesses: int = 0
+    canaries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for NaN."""
@@ -55,8 +63,9 @@ class Finding:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` wrote, or an earlier version of it."""
         numbers = {k: math.nan for k in ("measured", "p_value") if data[k] is None}
+        numbers |= {} if data.get("moved", 0) is not None else {"moved": math.nan}
         return cls(**{**data, **numbers, "verdict": Verdict(data["verdict"])})
 
 

@@ -204,7 +204,7 @@ def _legend(stood: list[Standing]) -> str:
     for layer in LAYERS:
         counts = Counter(one.tried(layer) for one in stood)
         tried = len(stood) - counts[Tried.NOTHING]
-        held = f"{counts[Tried.HELD]}" if judged(layer) else f"{counts[Tried.REPORTED]}, not judged"
+        held = f"{tried - counts[Tried.BROKEN]}" if judged(layer) else f"{counts[Tried.REPORTED]}, not judged"
         sentence = LEGEND[layer].sentence if layer in LEGEND else ""
         cells = (held, f"{counts[Tried.NOTHING]}") if tried else ("not tried yet", "")
         rows.append((layer, sentence, *cells))

@@ -119,6 +119,14 @@ ROUNDED = (
     "not be seen to pass its claim. Verdicts are decided by the exact values."
 )
 
+#: What the words of the matrix say.
+WORDS = (
+    "Held: the layer tried, could have broken the claim, and did not. Too weak: so few runs cannot break the "
+    "claim, not even if every guess were right. Nothing moved: replay met no input that its neighbours move, so "
+    "no sensitivity was tried. Does not apply: the layer has nothing to try on this claim. Broken: an attack "
+    "succeeded. Reported: measured, but no guarantee covers it."
+)
+
 _DIGITS = 4
 #: That tell any two doubles apart.
 _ALL = 17

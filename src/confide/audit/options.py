@@ -277,7 +277,8 @@ def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Findin
     for variant, tried in _tried(claim, list(others)):
         told = replay.check(variant, tried)
         if told is not None:
-            whole = replace(found, tried=found.tried + told.tried, seconds=found.seconds + told.seconds)
+            whole = replace(found, tried=found.tried + told.tried, seconds=found.seconds + told.seconds,
+                            moved=max(found.moved, told.moved))  # fmt: skip
             broken = told.verdict is Verdict.BROKEN and found.verdict is Verdict.HOLDS
             note = f"{variant.name}: {told.note}"
             found = replace(whole, verdict=told.verdict, pair=told.pair, note=note) if broken else whole

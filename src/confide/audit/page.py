@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, down, judged, up
+from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, WORDS, down, judged, up
 from confide.audit.run import LAYERS, LEVEL, REGISTRY, Audit
 from confide.audit.standing import How, Standing, Tried, standings
 from confide.report.html import Safe, code, escape, join, table, tag
@@ -101,7 +101,9 @@ def _link(name: str, head: str) -> Safe:
 #: Table -> its columns; those of the matrix are the layers.
 _HEADS: dict[str, tuple[str, ...]] = {
     "standing": ("claim", "bars", "claimed", "measured", "outcome", "measured by", "neighbours", "delta"),
-    "legend": ("layer", "what it tries, and what it can show", "held", "broken", "nothing to try"),
+    "legend": (
+        "layer", "what it tries, and what it can show", "held", "could not break", "broken", "does not apply",
+    ),
     "poisoned": ("claim", "tables", "closest call", "verdict"),
     "paced": ("claim", "median of ratios, and its interval", "runs on each", "neighbours"),
     "attacks": (
@@ -221,30 +223,32 @@ def _layers(stood: list[Standing]) -> Safe:
     for layer in LAYERS:
         counts = Counter(one.tried(layer) for one in stood)
         held = "not judged" if counts[Tried.REPORTED] else f"{counts[Tried.HELD]}"
+        weak = counts[Tried.WEAK] + counts[Tried.STILL]
         sentence = LEGEND[layer].sentence if layer in LEGEND else ""
-        rows.append((layer, sentence, held, f"{counts[Tried.BROKEN]}", f"{counts[Tried.NOTHING]}"))
-    words = "Each layer is an attack of another kind. The numbers are claims."
-    return join(tag("p", words), _stack("legend", "Layers of the audit", rows, numbers=(2, 3, 4)))
+        rows.append((layer, sentence, held, weak, counts[Tried.BROKEN], counts[Tried.NOTHING]))
+    words = (
+        "Each layer is an attack of another kind. The numbers are claims; those that a layer could not break "
+        "had too few runs for it, or no input that moved."
+    )
+    return join(tag("p", words), _stack("legend", "Layers of the audit", rows, numbers=(2, 3, 4, 5)))
 
 
 _CELLS = {
     Tried.BROKEN: "broken",
     Tried.HELD: None,
+    Tried.WEAK: "quiet",
+    Tried.STILL: "quiet",
     Tried.REPORTED: "quiet",
     Tried.NOTHING: "quiet",
 }
 
 
 def _matrix(stood: list[Standing]) -> Safe:
-    words = (
-        "Held: the layer tried, and the claim held. Nothing: the layer has nothing to try on this claim. "
-        "Broken: an attack succeeded. Reported: measured, but no guarantee covers it."
-    )
     rows: list[tuple[object, ...]] = []
     for one in stood:
         cells = (one.tried(layer) for layer in LAYERS)
         rows.append((_name(one.claim.name), *(tag("span", c.value, class_=_CELLS[c]) for c in cells)))
-    return join(tag("p", words), _stack("matrix", "What each layer did to each claim", rows))
+    return join(tag("p", WORDS), _stack("matrix", "What each layer did to each claim", rows))
 
 
 def _poisoned(audit: Audit) -> Safe | None:

@@ -371,5 +371,5 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | No
     return Finding(
         claim.name, "replay", Verdict.BROKEN if found else Verdict.HOLDS,
         pair=found[0].pair if found else "", tried=tried,
-        seconds=time.process_time() - begun, note=found[0].what if found else note,
+        seconds=time.process_time() - begun, note=found[0].what if found else note, moved=share,
     )  # fmt: skip

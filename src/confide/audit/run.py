@@ -19,12 +19,10 @@ from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.origin import Origin
 from confide.audit.registry import Claim, Kind, Pair, claims
-from confide.audit.standing import standings
+from confide.audit.standing import LEVEL, standings
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, os_stream, seeded_stream
 
-#: Probability that any claim that holds is called broken, over a whole audit.
-LEVEL = 1e-3
 #: Pairs of the black box in a full audit, and trainings with canaries.
 _PAIRS, _TRAININGS, _QUICK_TRAININGS = 4, 2000, 20
 #: Pairs of replay and side channels in a quick audit.
@@ -390,7 +388,8 @@ def _parse(state: Path, number: int, line: str) -> tuple[Cell, Finding | None]:
         cell, told = Cell(**row["cell"]), row["finding"]
         found = None if told is None else Finding.from_dict(told)
         if found is not None:
-            math.isnan(found.measured + found.p_value + found.seconds)  # numbers, or a TypeError
+            told = found.measured + found.p_value + found.seconds + found.moved
+            math.isnan(told + found.guesses + found.canaries)  # numbers, or a TypeError
         hash(cell)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ParameterError(

@@ -9,9 +9,14 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from confide.audit.blackbox import ceiling
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import both, down, judged, passes
 from confide.audit.registry import Claim, claims
+
+
+#: Probability that any claim that holds is called broken, over a whole audit.
+LEVEL = 1e-3
 
 
 class How(Enum):
@@ -27,8 +32,16 @@ class Tried(Enum):
 
     BROKEN = "broken"
     HELD = "held"
+    #: So few runs could not have broken it, if every guess had been right.
+    WEAK = "too weak"
+    #: Replay met no input that moves.
+    STILL = "nothing moved"
     REPORTED = "reported"
-    NOTHING = "nothing"
+    NOTHING = "does not apply"
+
+
+#: Of a layer that tried several pairs.
+_STRONGEST = (Tried.BROKEN, Tried.HELD, Tried.WEAK, Tried.STILL, Tried.REPORTED, Tried.NOTHING)
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,13 @@ class Standing:
     claim : Claim
     findings : tuple of Finding
         Of this claim; at least one.
+    error : float
+        p-value at which one more statistical finding of the whole audit would be broken (`least`).
     """
 
     claim: Claim
     findings: tuple[Finding, ...]
+    error: float = LEVEL
 
     @property
     def worst(self) -> Finding:
@@ -77,12 +93,18 @@ class Standing:
 
     def tried(self, layer: str) -> Tried:
         """Return what a layer did to this claim."""
-        verdicts = {found.verdict for found in self.findings if found.layer == layer}
-        if not verdicts:
-            return Tried.NOTHING
-        if Verdict.BROKEN in verdicts:
+        words = {self._word(found) for found in self.findings if found.layer == layer}
+        return min(words, key=_STRONGEST.index, default=Tried.NOTHING)
+
+    def _word(self, found: Finding) -> Tried:
+        if found.verdict is Verdict.BROKEN:
             return Tried.BROKEN
-        return Tried.HELD if judged(layer) else Tried.REPORTED
+        if not judged(found.layer):
+            return Tried.REPORTED
+        if found.moved == 0:
+            return Tried.STILL
+        most = ceiling(found, float(self.claim.delta), self.error)
+        return Tried.HELD if passes(most, self.claim.epsilon) else Tried.WEAK
 
     @property
     def numbers(self) -> tuple[str, str]:
@@ -105,8 +127,8 @@ class Standing:
 
     def _rests(self) -> str:
         """Name the layers that would show one counter-example: counts that saw nothing show no privacy."""
-        proofs = (found.layer for found in self.findings if math.isnan(found.p_value) and judged(found.layer))
-        layers = list(dict.fromkeys(proofs))
+        proofs = (found for found in self.findings if math.isnan(found.p_value) and judged(found.layer))
+        layers = list(dict.fromkeys(found.layer for found in proofs if found.moved != 0))
         rest = f" and on {', '.join(layers)}" if layers else " alone"
         return f"holds: nothing measured, rests on its proof{rest}"
 
@@ -148,7 +170,19 @@ class Standing:
 
 def standings(findings: Iterable[Finding]) -> list[Standing]:
     """Return how each claim that was attacked stands, in the order of the registry."""
-    own: dict[str, list[Finding]] = {}
-    for found in findings:
+    own, whole = dict[str, list[Finding]](), tuple(findings)
+    for found in whole:
         own.setdefault(found.claim, []).append(found)
-    return [Standing(claim, tuple(own[claim.name])) for claim in claims() if claim.name in own]
+    error = least(whole)
+    return [Standing(claim, tuple(own[claim.name]), error) for claim in claims() if claim.name in own]
+
+
+def least(findings: Iterable[Finding]) -> float:
+    """Return the p-value at which one more finding of an audit would be broken (Holm, `finding.judge`).
+
+    Of m findings with a p-value r are broken: another one is from level / (m - r) on, whatever its rank is,
+    since those of smaller p-value are among the r.
+    """
+    chances = [found for found in findings if not math.isnan(found.p_value)]
+    left = sum(found.verdict is Verdict.HOLDS for found in chances)
+    return LEVEL / max(1, left)
