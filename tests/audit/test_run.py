@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from confide.audit import Finding, Verdict, audit, claims
+from confide.audit import Finding, Verdict, audit, blackbox, claims
 from confide.audit import run as running
+from confide.audit.finding import judge
 from confide.audit.guarantees import layers
+from confide.audit.legend import passes
 from confide.audit.run import plan
 from confide.cli.app import app
 from confide.errors import ParameterError
@@ -113,6 +115,11 @@ _FOUND = Finding("labels.rounding", "exact", Verdict.HOLDS, 1.0).to_dict()
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"verdict": "well"})}}}',
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": "much"})}}}',
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"more": 1})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"moved": "far"})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"guesses": "many"})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": 1.1})}}}',
+        f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": math.inf})}}}',
+        f'{{"cell": {_CELL.replace("rounding", "none")}, "finding": {json.dumps(_FOUND)}}}',
     ],
 )
 def test_a_damaged_line_is_named_before_anything_is_attacked(tmp_path, monkeypatch, line):
@@ -125,6 +132,28 @@ def test_a_damaged_line_is_named_before_anything_is_attacked(tmp_path, monkeypat
     with pytest.raises(ParameterError, match=r"Line 3 of the state .* is damaged"):
         audit("labels.rounding", seed=1, state=state)
     assert state.read_text() == text
+
+
+def test_a_bound_without_chance_above_its_claim_is_broken(monkeypatch):
+    above = Finding("labels.rounding", "exact", Verdict.HOLDS, 1.0001)
+    monkeypatch.setitem(running.LAYERS, "exact", lambda claim, effort: above)
+    found = audit("labels.rounding", seed=0)
+    assert [attack.layer for attack in found.broken] == ["exact"]
+    monkeypatch.setitem(running.LAYERS, "exact", lambda claim, effort: replace(above, measured=1.0))
+    assert audit("labels.rounding", seed=0).broken == ()
+
+
+def test_a_statistical_bound_above_its_claim_is_broken_by_its_p_value():
+    """At the error of the bound its p-value is below the first share of Holm."""
+    (claim,) = claims("labels.rounding")
+    error, runs = running.LEVEL / len(plan([claim], full=False)), 400
+    for right in range(200, runs + 1):
+        told = blackbox.Tried((blackbox.Guesses(right, runs - right, runs),))
+        found = Finding(claim.name, "black box", Verdict.HOLDS, told.epsilon(0.0, error),
+                        p_value=told.p_value(1.0, 0.0))  # fmt: skip
+        others = [replace(found, p_value=1.0)] * (len(running.LAYERS) - 1)
+        above = passes(found.measured, claim.epsilon)
+        assert (judge([found, *others], running.LEVEL)[0].verdict is Verdict.BROKEN) == above
 
 
 def test_sources_tell_content_names_and_places(tmp_path):

@@ -18,6 +18,7 @@ from confide.audit import blackbox, entropy, exact, exempt, noise, options, pois
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.origin import Origin
+from confide.audit.legend import passes
 from confide.audit.registry import Claim, Kind, Pair, claims
 from confide.audit.standing import LEVEL, standings
 from confide.errors import ParameterError
@@ -283,7 +284,7 @@ def audit(
     error = LEVEL / len(cells)
     header = _header(chosen, full=full, seed=seed)
     origin = Origin.here(header)
-    done = {} if state is None else _read(state, header)
+    done = {} if state is None else _read(state, header, chosen)
     left = [cell for cell in cells if cell not in done]
     kept = len(cells) - len(left)
     if progress is not None:
@@ -294,11 +295,26 @@ def audit(
             _append(state, cell, found)
         if progress is not None:
             progress(number, len(cells), f"{cell.claim}: {cell.layer}")
-    findings = [found for cell in cells if (found := done[cell]) is not None]
+    promised = {claim.name: claim for claim in chosen}
+    findings = [
+        replace(found, verdict=Verdict.BROKEN) if _contradicts(found, promised[cell.claim]) else found
+        for cell in cells
+        if (found := done[cell]) is not None
+    ]
     if name is None:
         findings += _unregistered()
     stale, seconds = kept == len(cells), time.perf_counter() - start
     return Audit(tuple(judge(findings, LEVEL)), full, seconds, kept, stale, origin)
+
+
+def _contradicts(found: Finding, claim: Claim) -> bool:
+    """Return whether a bound in which no chance is lies above a claim that is said to hold.
+
+    Of a bound with a p-value `judge` decides: it has passed the claim at its share of the error, so that the
+    p-value is below that share, and broken.
+    """
+    proved = found.verdict is Verdict.HOLDS and math.isnan(found.p_value)
+    return proved and passes(found.measured, claim.epsilon)
 
 
 def _unregistered() -> list[Finding]:
@@ -356,11 +372,12 @@ def _sources(package: Path) -> str:
     return whole.hexdigest()
 
 
-def _read(state: Path, header: dict[str, Any]) -> dict[Cell, Finding | None]:
+def _read(state: Path, header: dict[str, Any], chosen: Sequence[Claim]) -> dict[Cell, Finding | None]:
     """Return the cells of a state file; a last line that was cut off is left out."""
     first, *lines = _text(state, header).split("\n")
     _same(state, first, header)
-    done = dict(_parse(state, number, line) for number, line in enumerate(lines[:-1], start=2))
+    promised = {claim.name: claim for claim in chosen}
+    done = dict(_parse(state, number, line, promised) for number, line in enumerate(lines[:-1], start=2))
     if lines and lines[-1]:
         state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
     return done
@@ -382,7 +399,9 @@ def _text(state: Path, header: dict[str, Any]) -> str:
         ) from None
 
 
-def _parse(state: Path, number: int, line: str) -> tuple[Cell, Finding | None]:
+def _parse(
+    state: Path, number: int, line: str, promised: dict[str, Claim]
+) -> tuple[Cell, Finding | None]:
     try:
         row = json.loads(line)
         cell, told = Cell(**row["cell"]), row["finding"]
@@ -390,6 +409,8 @@ def _parse(state: Path, number: int, line: str) -> tuple[Cell, Finding | None]:
         if found is not None:
             told = found.measured + found.p_value + found.seconds + found.moved
             math.isnan(told + found.guesses + found.canaries)  # numbers, or a TypeError
+            if _contradicts(found, promised[cell.claim]):
+                raise ValueError
         hash(cell)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ParameterError(
