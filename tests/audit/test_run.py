@@ -53,6 +53,41 @@ def test_an_audit_goes_on_where_it_stopped(tmp_path, monkeypatch):
         audit("labels.rounding", full=True, state=state)
 
 
+def test_a_resumed_audit_tells_all_its_days_and_machines(tmp_path, monkeypatch):
+    state, day = tmp_path / "state.jsonl", iter(range(10, 99))
+    monkeypatch.setattr(running, "LAYERS", dict.fromkeys("abcde", lambda claim, effort: None))
+    monkeypatch.setattr("confide.audit.origin.now", lambda: "2026-01-01 00:00 UTC")
+    monkeypatch.setattr(running, "now", lambda: f"2026-01-{next(day)} 00:00 UTC")
+
+    def told(where, kept):
+        monkeypatch.setattr("confide.audit.origin.machine", lambda: where)
+        monkeypatch.setattr(running, "machine", lambda: where)
+        if kept is not None:
+            state.write_text("".join(state.read_text().splitlines(keepends=True)[: 1 + kept]))
+        made = audit("labels.rounding", seed=1, state=state).origin
+        assert made is not None
+        return made
+
+    assert told("A", None).told == "2026-01-01 00:00 UTC to 2026-01-14 00:00 UTC, on A"
+    monkeypatch.setattr("confide.audit.origin.now", lambda: "2026-02-01 00:00 UTC")
+    monkeypatch.setattr(running, "now", lambda: "2026-02-02 00:00 UTC")
+    resumed = "2026-01-01 00:00 UTC to 2026-02-02 00:00 UTC, on A (resumed on B)"
+    assert told("B", 3).told == resumed
+    assert told("C", None).told == resumed, "nothing was attacked there"
+    assert told("C", 4).told == resumed.replace("B)", "B; C)")
+    assert json.loads(json.dumps(told("C", None).to_dict()))["resumed"] == ["B", "C"]
+
+
+def test_a_state_that_tells_no_day_is_refused(tmp_path, monkeypatch):
+    state = tmp_path / "state.jsonl"
+    header = running._header(claims("labels.rounding"), full=False, seed=1)
+    monkeypatch.setattr(running, "_attack", None)
+    for more in ({}, {"date": "d", "machine": 3}):
+        state.write_text(json.dumps(header | more) + "\n")
+        with pytest.raises(ParameterError, match="its first line"):
+            audit("labels.rounding", seed=1, state=state)
+
+
 @pytest.mark.parametrize(
     ("other", "told"),
     [
@@ -61,7 +96,7 @@ def test_an_audit_goes_on_where_it_stopped(tmp_path, monkeypatch):
         ({"sources": "0"}, "sources"),
         ({"seed": 2}, "seed"),
         ({"claims": ["labels.laplace"]}, "claims"),
-        ({"format": 1, "seed": None}, "format, seed"),
+        ({"format": 2, "seed": None}, "format, seed"),
     ],
 )
 def test_a_state_of_another_audit_is_refused(tmp_path, monkeypatch, other, told):
@@ -99,6 +134,7 @@ def test_a_place_that_keeps_no_state_is_refused(tmp_path, monkeypatch, place, to
 
 _CELL = '{"claim": "labels.rounding", "layer": "exact", "pair": 0}'
 _FOUND = Finding("labels.rounding", "exact", Verdict.HOLDS, 1.0).to_dict()
+_PLACE = {"date": "2020-01-02 03:04 UTC", "machine": "Odd cpu"}
 
 
 @pytest.mark.parametrize(
@@ -119,13 +155,17 @@ _FOUND = Finding("labels.rounding", "exact", Verdict.HOLDS, 1.0).to_dict()
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"guesses": "many"})}}}',
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": 1.1})}}}',
         f'{{"cell": {_CELL}, "finding": {json.dumps(_FOUND | {"measured": math.inf})}}}',
+        f'{{"cell": {_CELL}, "finding": null}}',
+        f'{{"cell": {_CELL}, "finding": null, "date": 7, "machine": "m"}}',
         f'{{"cell": {_CELL.replace("rounding", "none")}, "finding": {json.dumps(_FOUND)}}}',
     ],
 )
 def test_a_damaged_line_is_named_before_anything_is_attacked(tmp_path, monkeypatch, line):
     state = tmp_path / "state.jsonl"
-    good = json.dumps({"cell": json.loads(_CELL), "finding": _FOUND})
-    header = json.dumps(running._header(claims("labels.rounding"), full=False, seed=1))
+    good = json.dumps({"cell": json.loads(_CELL), "finding": _FOUND, **_PLACE})
+    header = json.dumps(running._header(claims("labels.rounding"), full=False, seed=1) | _PLACE)
+    if line.endswith("}}"):
+        line = f"{line[:-1]}, {json.dumps(_PLACE)[1:]}"
     text = "\n".join([header, good, line, good, "cut o"])
     state.write_text(text)
     monkeypatch.setattr(running, "_attack", None)

@@ -336,12 +336,11 @@ def _origin(audit: Audit) -> Safe:
     made = audit.origin
     if made is not None:
         rows = [
-            ("date", made.date),
+            ("attacked", made.told),
             ("Confide", f"version {made.version}"),
             ("sources", join("SHA-256 ", code(made.sources))),
             ("Python", made.python),
             ("NumPy", made.numpy),
-            ("machine", made.machine),
             ("randomness", "operating system" if made.seed is None else f"seed {made.seed}"),
             *rows,
         ]

@@ -17,7 +17,7 @@ import confide
 from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides, sweep
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
-from confide.audit.origin import Origin
+from confide.audit.origin import Origin, Place, machine, now
 from confide.audit.legend import passes
 from confide.audit.registry import Claim, Kind, Pair, claims
 from confide.audit.standing import LEVEL, standings
@@ -284,15 +284,17 @@ def audit(
     error = LEVEL / len(cells)
     header = _header(chosen, full=full, seed=seed)
     origin = Origin.here(header)
-    done = {} if state is None else _read(state, header, chosen)
+    begun = origin.date, origin.machine
+    first, done, places = (begun, {}, []) if state is None else _read(state, header, chosen, begun)
     left = [cell for cell in cells if cell not in done]
     kept = len(cells) - len(left)
     if progress is not None:
         progress(kept, len(cells), "attacks")
     for number, (cell, found) in enumerate(_results(left, full, error, seed, jobs), start=1 + kept):
         done[cell] = found
+        places.append((now(), machine()))
         if state is not None:
-            _append(state, cell, found)
+            _append(state, cell, found, places[-1])
         if progress is not None:
             progress(number, len(cells), f"{cell.claim}: {cell.layer}")
     promised = {claim.name: claim for claim in chosen}
@@ -304,7 +306,7 @@ def audit(
     if name is None:
         findings += _unregistered()
     stale, seconds = kept == len(cells), time.perf_counter() - start
-    return Audit(tuple(judge(findings, LEVEL)), full, seconds, kept, stale, origin)
+    return Audit(tuple(judge(findings, LEVEL)), full, seconds, kept, stale, origin.over(first, places))
 
 
 def _contradicts(found: Finding, claim: Claim) -> bool:
@@ -351,7 +353,7 @@ def _quietly(cell: Cell, full: bool, error: float, seed: int | None) -> tuple[Ce
 def _header(chosen: Sequence[Claim], *, full: bool, seed: int | None) -> dict[str, Any]:
     """Return what two runs must share for one to go on with the results of the other."""
     return {
-        "format": 2,
+        "format": 3,
         "mode": "full" if full else "quick",
         "version": confide.__version__,
         "sources": _sources(Path(confide.__file__).parent),
@@ -372,15 +374,20 @@ def _sources(package: Path) -> str:
     return whole.hexdigest()
 
 
-def _read(state: Path, header: dict[str, Any], chosen: Sequence[Claim]) -> dict[Cell, Finding | None]:
-    """Return the cells of a state file; a last line that was cut off is left out."""
-    first, *lines = _text(state, header).split("\n")
-    _same(state, first, header)
+def _read(
+    state: Path, header: dict[str, Any], chosen: Sequence[Claim], begun: Place
+) -> tuple[Place, dict[Cell, Finding | None], list[Place]]:
+    """Return where an audit began, the cells of its state, and where these ended.
+
+    A last line that was cut off is left out. Without a file, one that begins here and now is written.
+    """
+    first, *lines = _text(state, {**header, "date": begun[0], "machine": begun[1]}).split("\n")
+    start = _same(state, first, header)
     promised = {claim.name: claim for claim in chosen}
-    done = dict(_parse(state, number, line, promised) for number, line in enumerate(lines[:-1], start=2))
+    rows = [_parse(state, number, line, promised) for number, line in enumerate(lines[:-1], start=2)]
     if lines and lines[-1]:
         state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
-    return done
+    return start, {cell: found for cell, found, _ in rows}, [place for _, _, place in rows]
 
 
 def _text(state: Path, header: dict[str, Any]) -> str:
@@ -401,10 +408,10 @@ def _text(state: Path, header: dict[str, Any]) -> str:
 
 def _parse(
     state: Path, number: int, line: str, promised: dict[str, Claim]
-) -> tuple[Cell, Finding | None]:
+) -> tuple[Cell, Finding | None, Place]:
     try:
         row = json.loads(line)
-        cell, told = Cell(**row["cell"]), row["finding"]
+        cell, told, place = Cell(**row["cell"]), row["finding"], _place(row)
         found = None if told is None else Finding.from_dict(told)
         if found is not None:
             told = found.measured + found.p_value + found.seconds + found.moved
@@ -416,24 +423,33 @@ def _parse(
         raise ParameterError(
             f"Line {number} of the state {state} is damaged.", "Remove the line, or the file to attack anew."
         ) from None
-    return cell, found
+    return cell, found, place
 
 
-def _same(state: Path, first: str, header: dict[str, Any]) -> None:
-    """Refuse the state of another audit, and say what is other."""
+def _place(row: dict[str, Any]) -> Place:
+    date, where = row["date"], row["machine"]
+    return date + "", where + ""  # texts, or a TypeError
+
+
+def _same(state: Path, first: str, header: dict[str, Any]) -> Place:
+    """Refuse the state of another audit, and say what is other; return where it began."""
+    place = "", ""
     try:
         told = json.loads(first)
         other = ", ".join(key for key, value in header.items() if told.get(key) != value)
-    except (ValueError, AttributeError):
+        place = place if other else _place(told)
+    except (ValueError, AttributeError, TypeError, KeyError):
         other = "its first line"
     if other:
         raise ParameterError(
             f"The file {state} is not the state of this {header['mode']} audit; what differs: {other}.",
             "Name another file, or remove it to attack anew.",
         )
+    return place
 
 
-def _append(state: Path, cell: Cell, found: Finding | None) -> None:
-    line = json.dumps({"cell": vars(cell), "finding": None if found is None else found.to_dict()})
+def _append(state: Path, cell: Cell, found: Finding | None, place: Place) -> None:
+    told = None if found is None else found.to_dict()
+    line = json.dumps({"cell": vars(cell), "finding": told, "date": place[0], "machine": place[1]})
     with state.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
