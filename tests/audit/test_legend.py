@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from confide.audit.legend import LEGEND, UNSEEN, both, down, judged, passes, up
+from confide.audit.legend import LEGEND, UNSEEN, both, down, held, judged, many, passes, up
 from confide.audit.run import LAYERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -75,3 +75,12 @@ def test_a_bound_above_its_claim_is_seen_above_it(claimed, measured, shown):
     assert passes(measured, claimed) == (measured > claimed)
     if passes(measured, claimed):
         assert float(shown[1].replace("infinite", "inf")) > float(shown[0])
+
+
+def test_one_of_a_kind_is_told_in_the_singular():
+    assert [many(n, "claim") for n in (0, 1, 2, 1234)] == ["0 claims", "1 claim", "2 claims", "1,234 claims"]
+    assert many(2, "process", "processes") == "2 processes"
+    assert held(1, 0) == "1 holds and a part of the claim was measured; 0 hold with nothing measured."
+    assert held(0, 1).endswith("; 1 holds with nothing measured, and rests on its proof, and on layers that "
+                               "look for one counter-example.")  # fmt: skip
+    assert "2 hold with nothing measured, and rest on their proofs, and on layers" in held(3, 2)

@@ -62,8 +62,13 @@ def test_the_headline_counts_what_was_measured_and_what_was_not():
         Finding("labels.rounding", "black box", HOLDS, 0.0, p_value=1.0),
         Finding("labels.rounding", "replay", HOLDS),
     )
-    assert "2 hold and a part of the claim was measured, 1 hold with nothing measured." in text
-    assert "<dt>hold, nothing measured</dt><dd>1<small>rest on proof" in text
+    assert (
+        "2 hold and a part of the claim was measured; 1 holds with nothing measured, and rests on its proof, "
+        "and on layers that look for one counter-example." in text
+    )
+    assert "<dt>hold, nothing measured</dt><dd>1<small>rest on proof, and on layers that look" in text
+    assert "Quick: few runs. For a sign-off run <code>--full</code>." in text
+    assert "Quick" not in page(Audit(told(), True, 1.0))
     assert row(text, "standing", "labels.laplace")[1:5] == [
         "1", "0.5", "holds: measured 50% of the claim", "black box",
     ]  # fmt: skip
@@ -157,9 +162,10 @@ def test_an_origin_names_no_host(monkeypatch):
 
 def test_poisoning_and_run_times_stand_apart():
     text = text_of(*told())
-    assert text.count("closest call: 2") == 1
+    assert row(text, "poisoned", "prediction.votes") == ["24", "", "2", "holds"]
     assert "(0.90 to 1.20)" in text
     assert text.count("<details><summary>") == 2
+    assert text.count('<details class="narrow"><summary>') == 1
     plain = text_of(told()[0])
     assert "Certified distances" not in plain
     assert "Run time of each claim" not in plain
@@ -172,3 +178,32 @@ def test_tables_have_captions_headers_and_words_beside_colour(broken):
     assert text.count("<table>") == text.count("<caption>") == 6
     assert text.count('scope="row"') == 2 * (1 + broken) + len(LAYERS) + 1 + 1 + 1 + broken
     assert text.count('class="broken">broken') == 3 * broken
+
+
+def test_attacks_are_counted_alike_everywhere():
+    text = text_of(*told(), Finding("confide.tune.novel", "registry", BROKEN))
+    assert "<dt>attacks</dt><dd>1<small>of 10 layers; 1 poisoning; 1 run time<" in text
+    assert "<summary>Show 1 attack</summary>" in text
+
+
+def test_each_claim_names_its_proof():
+    text = text_of(*told())
+    (claim,) = claims("prediction.votes")
+    assert f'<small class="proof">{claim.proof}</small>' in text
+
+
+def test_closest_calls_have_a_column():
+    note = "24 tables; answers certified for 0 to 5 changes"
+    text = text_of(
+        Finding("prediction.votes", "poisoning", HOLDS, tried=24, note=note),
+        Finding("prediction.erm", "poisoning", HOLDS, tried=24,
+                note=f"{note}; closest call: 4 changes turned one certified for 3"),
+        Finding("prediction.erm.replace_label", "poisoning", BROKEN, tried=24, note="3 changes turn query 1"),
+    )  # fmt: skip
+    assert row(text, "poisoned", "prediction.votes") == ["24", "0 to 5 changes", "none turned", "holds"]
+    assert row(text, "poisoned", "prediction.erm")[2] == "4 changes turned one certified for 3"
+    assert row(text, "poisoned", "prediction.erm.replace_label")[1:] == [
+        "",
+        "3 changes turn query 1",
+        "broken",
+    ]

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from confide.audit import Finding, Verdict, audit, blackbox, claims
+from confide.audit import Finding, Verdict, audit, blackbox, claims, registry
 from confide.audit import run as running
 from confide.audit.finding import judge
 from confide.audit.guarantees import layers
 from confide.audit.legend import passes
-from confide.audit.run import plan
+from confide.audit.run import Audit, plan
 from confide.cli.app import app
 from confide.errors import ParameterError
 
@@ -256,7 +256,9 @@ def test_the_command(tmp_path):
     assert body["claims"][0]["measured"] == pytest.approx(1.0)
     assert body["origin"]["seed"] == 3
     assert body["claims"][0]["told"] == "holds: measured 99% of the claim"
-    assert "1 hold and a part of the claim was measured; 0 hold with nothing measured" in done.output
+    assert "1 holds and a part of the claim was measured; 0 hold with nothing measured." in done.output
+    assert f"1 claim, {len(body['findings']) - 1} attacks, 1 run time, quick, " in done.output
+    assert "claims cover" not in done.output, "no public name"
     assert COMMAND.invoke(app, ["audit", "--quick", "--full"]).exit_code not in (0, 1)
 
 
@@ -298,6 +300,78 @@ def test_an_unknown_name_is_told_its_neighbours(name, near):
         meant = told.partition("Did you mean ")[2].partition("?")[0].split(", ")
         assert meant[0] == near
         assert all(claims(each) for each in meant)
+
+
+@pytest.mark.parametrize("name", ["train", "tune", "select", "certify", "SubsetSelector", "SparseClassifier",
+                                  "PrivateRegressor", "CertifiedClassifier"])  # fmt: skip
+def test_public_names_are_taken_as_the_readme_writes_them(name):
+    assert claims(f"confide.{name}") == claims(name)
+
+
+def test_rooms_and_claims_are_taken_with_the_name_of_the_package():
+    for name in ("selection", "labels.rounding", "training.closed_form"):
+        assert claims(f"confide.{name}") == claims(name)
+    assert claims("confide.training.train") == claims("train")
+    with pytest.raises(ParameterError):
+        claims("confide.nosuch")
+
+
+def test_a_public_name_tells_what_else_its_room_promises(monkeypatch):
+    monkeypatch.setattr(running, "LAYERS", {"exact": lambda claim, effort: None})
+    for name in ("train", "confide.train"):
+        found, room = claims(name), claims("training")
+        told = f"{len(found)} claims cover {name}; the room training has {len(room)}: --mechanism training"
+        assert registry.beside(name) == told
+        assert told in COMMAND.invoke(app, ["audit", "-m", name]).output
+    for name in ("training", "confide.training", "labels.rounding", "selection.exponential"):
+        assert registry.beside(name) == ""
+    assert registry.beside("certify").startswith("1 claim covers certify; the room prediction has ")
+
+
+def test_one_name_at_a_time(monkeypatch):
+    monkeypatch.setattr(running, "_attack", None)
+    done = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "-m", "labels.laplace"])
+    assert done.exit_code == 2
+    assert "--mechanism was given 2 times: labels.rounding, labels.laplace." in done.stderr
+    assert COMMAND.invoke(app, ["audit", "--list", "-m", "labels", "-m", "training"]).exit_code == 2
+
+
+@pytest.mark.parametrize("mode", [[], ["--museum"], ["--full"], ["-m", "labels.rounding"]])
+def test_a_seed_below_0_is_refused_before_anything_starts(tmp_path, monkeypatch, mode):
+    monkeypatch.setattr(running, "_attack", None)
+    monkeypatch.chdir(tmp_path)
+    done = COMMAND.invoke(app, ["audit", *mode, "--seed", "-1"])
+    assert done.exit_code == 2
+    assert "The option --seed is -1." in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_in_a_file_breaks_no_name_and_tells_delta_and_neighbours(monkeypatch):
+    names = ("labels.gaussian", "training.closed_form.spectral")
+    found = tuple(
+        Finding(name, "exact", Verdict.HOLDS, 0.5, "a pair whose name is long enough to fill a line")
+        for name in names
+    )
+    monkeypatch.setattr("confide.audit.run.audit", lambda *a, **k: Audit((*found, *found), False, 1.0))
+    told = COMMAND.invoke(app, ["audit"]).stdout
+    assert told.splitlines()[0].split() == [
+        "claim", "claimed", "neighbours", "measured", "by", "on", "outcome",
+    ]  # fmt: skip
+    assert told.splitlines()[1].split()[:5] == ["labels.gaussian", "1,", "0.001", "replace", "label"]
+    assert len(told.splitlines()) == 1 + len(names) + 2
+    assert "2 claims, 4 attacks, quick, 1 s." in told
+
+
+@pytest.mark.parametrize(("width", "shown"), [(100, True), (99, False)])
+def test_neighbours_are_shown_where_they_fit(monkeypatch, width, shown):
+    from rich.console import Console
+
+    from confide.cli import audit as command
+
+    monkeypatch.setattr(command, "_console", lambda: Console(width=width, markup=False))
+    found = (Finding("labels.gaussian", "exact", Verdict.HOLDS, 0.5),)
+    monkeypatch.setattr("confide.audit.run.audit", lambda *a, **k: Audit(found, False, 1.0))
+    assert ("neighbours" in COMMAND.invoke(app, ["audit"]).output) == shown
 
 
 def test_the_command_lists_claims(monkeypatch):
@@ -342,6 +416,7 @@ def test_progress_is_told_from_where_it_stopped(tmp_path):
     whole = len(running.LAYERS)
     state.write_text("\n".join(state.read_text().splitlines()[:6]) + "\n")
     audit("labels.rounding", seed=1, state=state, progress=lambda *more: told.append(more))
+    assert told[0][2] == "starting 1 process"
     assert [(done, total) for done, total, _ in told] == [(n, whole) for n in range(5, whole + 1)]
 
 
@@ -402,7 +477,7 @@ def test_a_claim_that_is_broken_below_its_bound_says_by_what(monkeypatch):
     monkeypatch.setitem(running.LAYERS, "replay", lambda claim, effort: broken)
     done = COMMAND.invoke(app, ["audit", "-m", "labels.rounding", "--seed", "3"])
     assert done.exit_code == 1
-    row = done.output.partition("labels.rounding")[2].partition("claims,")[0]
+    row = done.output.partition("labels.rounding")[2].partition("1 claim,")[0]
     told = " ".join(row.split())
     for word in ("broken by replay, on 'ends':", "moved by 2 [red]", "not by its bound"):
         assert word in told, told

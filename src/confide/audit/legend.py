@@ -122,14 +122,27 @@ ROUNDED = (
 #: What the words of the matrix say.
 WORDS = (
     "Held: the layer tried, could have broken the claim, and did not. Too weak: so few runs cannot break the "
-    "claim, not even if every guess were right. Nothing moved: replay met no input that its neighbours move, so "
-    "no sensitivity was tried. Does not apply: the layer has nothing to try on this claim. Broken: an attack "
-    "succeeded. Reported: measured, but no guarantee covers it."
+    "claim, not even if every guess were right. Nothing moved: replay met no input that its neighbours move, "
+    "so no sensitivity was tried. Does not apply: the layer has nothing to try on this claim. Broken: an "
+    "attack succeeded. Reported: measured, but no guarantee covers it."
 )
 
 _DIGITS = 4
 #: That tell any two doubles apart.
 _ALL = 17
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """Return ``1 claim``, ``2 claims``."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def held(measured: int, unmeasured: int) -> str:
+    """Return how many claims hold, and on what they rest."""
+    told = f"{many(measured, 'holds', 'hold')} and a part of the claim was measured; "
+    rests = {0: "", 1: ", and rests on its proof, and"}.get(unmeasured, ", and rest on their proofs, and")
+    on = f"{rests} on layers that look for one counter-example" if rests else ""
+    return f"{told}{many(unmeasured, 'holds', 'hold')} with nothing measured{on}."
 
 
 def up(value: Fraction | float) -> str:

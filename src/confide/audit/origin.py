@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 
-
 #: Date and machine.
 Place = tuple[str, str]
 
@@ -74,7 +73,9 @@ class Origin:
         places = list(others)
         last = max((date for date, _ in places), default=first[0])
         resumed = (where for _, where in places if where != first[1])
-        return replace(self, date=first[0], machine=first[1], last=last, resumed=tuple(dict.fromkeys(resumed)))
+        return replace(
+            self, date=first[0], machine=first[1], last=last, resumed=tuple(dict.fromkeys(resumed))
+        )
 
     @property
     def told(self) -> str:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, WORDS, down, judged, up
+from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, WORDS, down, held, judged, many, up
 from confide.audit.run import LAYERS, LEVEL, REGISTRY, Audit
-from confide.audit.standing import How, Standing, Tried, standings
+from confide.audit.standing import How, Standing, Tried, counted, standings
 from confide.report.html import Safe, code, escape, join, table, tag
 from confide.report.style import css
 
@@ -19,6 +19,7 @@ header,nav,main,footer{max-width:78rem}
 .bars svg{display:block;width:100%;height:1.5rem;overflow:visible}
 .claimed{fill:none;stroke:var(--muted);stroke-width:1.5}.measured{fill:var(--accent)}.over{fill:var(--alarm)}
 tbody th{overflow-wrap:break-word}
+.proof{display:block;font-weight:400;color:var(--muted);overflow-wrap:anywhere}
 .key{display:flex;gap:.4rem 1.2rem;flex-wrap:wrap;list-style:none;padding:0}
 .key svg{width:1rem;height:.8rem;margin-right:.4rem}
 .broken{font-weight:600;color:var(--alarm)}
@@ -29,6 +30,10 @@ tbody th{overflow-wrap:break-word}
 .standing td:nth-child(5),.attacks td:last-child{min-width:15rem;overflow-wrap:anywhere}
 details{margin:.9rem 0}
 summary{cursor:pointer;padding:.4rem 0}
+@media screen and (min-width:48.01rem){@supports selector(::details-content){
+.narrow>summary{display:none}
+.narrow::details-content{content-visibility:visible;display:block;height:auto}
+}}
 summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 @media (forced-colors:active){.claimed{stroke:GrayText}.measured{fill:Highlight}.over{fill:Mark}}
 @media screen and (max-width:48rem){
@@ -66,7 +71,7 @@ def page(audit: Audit) -> str:
     """Return the HTML page of an audit."""
     stood = standings(audit.findings)
     kind = "full" if audit.full else "quick"
-    title = f"Audit of {len(stood)} claim{'' if len(stood) == 1 else 's'}, {kind}"
+    title = f"Audit of {many(len(stood), 'claim')}, {kind}"
     found = {
         "claims": _claims(stood),
         "layers": _layers(stood),
@@ -104,7 +109,7 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "legend": (
         "layer", "what it tries, and what it can show", "held", "could not break", "broken", "does not apply",
     ),
-    "poisoned": ("claim", "tables", "closest call", "verdict"),
+    "poisoned": ("claim", "tables", "certified for", "closest call", "verdict"),
     "paced": ("claim", "median of ratios, and its interval", "runs on each", "neighbours"),
     "attacks": (
         "claim", "layer", "worst neighbours", "tried", "measured", "p-value", "verdict", "note",
@@ -131,11 +136,17 @@ def _labels(name: str, heads: tuple[str, ...]) -> str:
 def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
     counts = Counter(one.how for one in stood)
     unknown = [found.claim for found in audit.broken if found.layer == REGISTRY]
+    made = counted(audit.findings)
+    more = "".join(f"; {many(made[what], what)}" for what in _APART if made[what])
     tiles = (
         ("broken", counts[How.BROKEN], "an attack succeeded"),
         ("hold, measured", counts[How.MEASURED], "an attack measured a part of the claim"),
-        ("hold, nothing measured", counts[How.UNMEASURED], "rest on proof and on replay"),
-        ("attacks", len(audit.findings) - len(unknown), f"of {len(LAYERS)} layers"),
+        (
+            "hold, nothing measured",
+            counts[How.UNMEASURED],
+            "rest on proof, and on layers that look for one counter-example",
+        ),
+        ("attacks", made["attack"], f"of {len(LAYERS) - len(_APART)} layers{more}"),
     )
     shown = (
         tag("div", tag("dt", name), tag("dd", f"{count:,}", tag("small", note)))
@@ -143,10 +154,10 @@ def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
     )
     told = _banner([one for one in stood if one.how is How.BROKEN], unknown) or tag(
         "p",
-        f"No attack broke a claim: {counts[How.MEASURED]} hold and a part of the claim was measured, "
-        f"{counts[How.UNMEASURED]} hold with nothing measured.",
+        f"No attack broke a claim: {held(counts[How.MEASURED], counts[How.UNMEASURED])}",
     )
-    return join(told, tag("dl", *shown, class_="tiles"))
+    quick = None if audit.full else tag("p", "Quick: few runs. For a sign-off run ", code("--full"), ".")
+    return join(told, quick, tag("dl", *shown, class_="tiles"))
 
 
 def _banner(broken: list[Standing], unknown: list[str]) -> Safe | None:
@@ -168,6 +179,7 @@ def _claims(stood: list[Standing]) -> Safe:
         "A bound far below its claim may mean a loose claim, or a weak attack: it proves no more privacy. "
         "Where nothing was measured, the claim rests on its proof, and on the layers that look for one "
         "counter-example and found none. "
+        "Each bar is relative to its own claim. "
         f"The probability that any claim that holds is called broken is at most {LEVEL:g} over the whole "
         "audit (Holm)."
     )
@@ -177,7 +189,7 @@ def _claims(stood: list[Standing]) -> Safe:
     )
     rows: list[tuple[object, ...]] = [
         (
-            _name(one.claim.name),
+            join(_name(one.claim.name), tag("small", one.claim.proof, class_="proof")),
             _bar(one),
             *one.numbers,
             _told(one),
@@ -248,13 +260,16 @@ def _matrix(stood: list[Standing]) -> Safe:
     for one in stood:
         cells = (one.tried(layer) for layer in LAYERS)
         rows.append((_name(one.claim.name), *(tag("span", c.value, class_=_CELLS[c]) for c in cells)))
-    return join(tag("p", WORDS), _stack("matrix", "What each layer did to each claim", rows))
+    matrix = _stack("matrix", "What each layer did to each claim", rows)
+    return join(
+        tag("p", WORDS), tag("details", tag("summary", "Show claim by layer"), matrix, class_="narrow")
+    )
 
 
 def _poisoned(audit: Audit) -> Safe | None:
     """Return what poisoning came to; None where no model was poisoned."""
     rows: list[tuple[object, ...]] = [
-        (_name(found.claim), f"{found.tried:,}", escape(found.note), _verdict(found))
+        (_name(found.claim), f"{found.tried:,}", *_distances(found), _verdict(found))
         for found in audit.findings
         if found.layer == "poisoning"
     ]
@@ -269,6 +284,18 @@ def _poisoned(audit: Audit) -> Safe | None:
         tag("p", words),
         _stack("poisoned", "Certified distances under poisoning", rows, numbers=(1,)),
     )
+
+
+def _distances(found: Finding) -> tuple[str, str]:
+    """Return how many changes answers are certified for, and the closest call, from the note of `poison`."""
+    if found.verdict is Verdict.BROKEN:
+        return "", found.note
+    parts = found.note.split("; ")
+
+    def after(words: str, otherwise: str) -> str:
+        return next((part.removeprefix(words) for part in parts if part.startswith(words)), otherwise)
+
+    return after("answers certified for ", ""), after("closest call: ", "none turned")
 
 
 def _paced(audit: Audit) -> Safe | None:
@@ -312,7 +339,7 @@ def _findings(findings: tuple[Finding, ...]) -> Safe:
         if found.layer not in _APART
     ]
     attacks = _stack("attacks", "Every attack", rows, numbers=(3, 4, 5))
-    return _fold(f"Show all {len(rows):,} attacks", attacks)
+    return _fold(f"Show {many(counted(findings)['attack'], 'attack')}", attacks)
 
 
 def _fold(summary: str, content: Safe) -> Safe:

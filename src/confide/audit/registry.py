@@ -201,7 +201,13 @@ def _load() -> None:
 
 
 def claims(name: str | None = None) -> tuple[Claim, ...]:
-    """Return all claims, or those of a name: ``"selection.exponential"``, ``"selection"`` or a covered name.
+    """Return all claims, or those of a name.
+
+    Parameters
+    ----------
+    name : str, optional
+        A claim (``"selection.exponential.huber"``), the beginning of some (``"selection"``), or a covered
+        name (``"adassp"``); as Python writes it too (``"confide.train"``, ``"confide.selection"``).
 
     Raises
     ------
@@ -211,19 +217,36 @@ def claims(name: str | None = None) -> tuple[Claim, ...]:
     _load()
     if name is None:
         return tuple(_CLAIMS.values())
-    found = tuple(
-        claim
-        for claim in _CLAIMS.values()
-        if claim.name == name
-        or claim.name.startswith(f"{name}.")
-        or any(
-            name in (covered, covered.rpartition(".")[2], covered.rpartition(":")[2])
-            for covered in claim.covers
-        )
-    )
+    short = name.removeprefix("confide.")
+    found = tuple(claim for claim in _CLAIMS.values() if _begins(claim, short) or _covers(claim, name, short))
     if not found:
         raise ParameterError(f"No claim is called {name!r:.80}.", _nearest(name))
     return found
+
+
+def _begins(claim: Claim, name: str) -> bool:
+    return f"{claim.name}.".startswith(f"{name}.")
+
+
+def _covers(claim: Claim, *names: str) -> bool:
+    endings = (
+        part for each in claim.covers for part in (each, each.rpartition(".")[2], each.rpartition(":")[2])
+    )
+    return not set(names).isdisjoint(endings)
+
+
+def beside(name: str) -> str:
+    """Return how many claims a public name has, and the rooms that they are of; empty for other names.
+
+    A name is attacked as the claims that cover it; what the room promises beside them is not.
+    """
+    found = claims(name)
+    if any(_begins(claim, name.removeprefix("confide.")) for claim in found):
+        return ""
+    rooms = dict.fromkeys(claim.name.partition(".")[0] for claim in found)
+    told = (f"the room {room} has {len(claims(room))}: --mechanism {room}" for room in rooms)
+    covering = "1 claim covers" if len(found) == 1 else f"{len(found)} claims cover"
+    return f"{covering} {name}; {'; '.join(told)}"
 
 
 def _nearest(name: str) -> str:

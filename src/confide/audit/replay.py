@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from confide.audit.finding import Finding, Verdict
+from confide.audit.legend import many
 from confide.audit.recorded import MECHANISMS, Arguments, Mechanism
 from confide.audit.registry import Claim, Pair
 from confide.mechanisms import seeded_stream
@@ -366,8 +367,8 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | No
         found += faults(claim, told)
         share, calls = max(share, shares(claim, told)), max(calls, len(told.recorded.calls))
         raised += told.recorded.error != ""
-    note = f"up to {calls} calls; inputs moved by up to {share:.3g} of what is declared"
-    note += f"; {raised} runs ended in an error, on both tables" if raised else ""
+    note = f"up to {many(calls, 'call')}; inputs moved by up to {share:.3g} of what is declared"
+    note += f"; {many(raised, 'run')} ended in an error, on both tables" if raised else ""
     return Finding(
         claim.name, "replay", Verdict.BROKEN if found else Verdict.HOLDS,
         pair=found[0].pair if found else "", tried=tried,

@@ -17,8 +17,8 @@ import confide
 from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides, sweep
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
+from confide.audit.legend import many, passes
 from confide.audit.origin import Origin, Place, machine, now
-from confide.audit.legend import passes
 from confide.audit.registry import Claim, Kind, Pair, claims
 from confide.audit.standing import LEVEL, standings
 from confide.errors import ParameterError
@@ -275,10 +275,11 @@ def audit(
     Raises
     ------
     ParameterError
-        For an unknown name, a state of another audit or that is damaged, and a file that cannot be
-        written; before anything is attacked.
+        For an unknown name, a seed below 0, a state of another audit or that is damaged, and a file that
+        cannot be written; before anything is attacked.
     """
     start = time.perf_counter()
+    check_seed(seed)
     chosen = claims(name)
     cells = plan(chosen, full=full)
     error = LEVEL / len(cells)
@@ -289,7 +290,7 @@ def audit(
     left = [cell for cell in cells if cell not in done]
     kept = len(cells) - len(left)
     if progress is not None:
-        progress(kept, len(cells), "attacks")
+        progress(kept, len(cells), f"starting {many(jobs, 'process', 'processes')}")
     for number, (cell, found) in enumerate(_results(left, full, error, seed, jobs), start=1 + kept):
         done[cell] = found
         places.append((now(), machine()))
@@ -317,6 +318,12 @@ def _contradicts(found: Finding, claim: Claim) -> bool:
     """
     proved = found.verdict is Verdict.HOLDS and math.isnan(found.p_value)
     return proved and passes(found.measured, claim.epsilon)
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a seed below 0, before anything starts."""
+    if seed is not None and seed < 0:
+        raise ParameterError(f"The 'seed' parameter is {seed}.", "Pass 0 or more, or none.")
 
 
 def _unregistered() -> list[Finding]:

@@ -28,6 +28,7 @@ import numpy as np
 
 from confide.audit import blackbox
 from confide.audit.finding import Finding, Verdict
+from confide.audit.legend import many
 from confide.audit.registry import Claim, Floats, Pair
 from confide.audit.replay import Fault, Outcome, Recorder, observe, replay
 from confide.errors import ConfideError
@@ -111,7 +112,7 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding:
         for here, there, frozen in seen(claim, pair, seed + tried):
             found += [Fault(what, pair.name) for what in differences(here, there, frozen=frozen)]
             kept = max(kept, len(here.charges))
-    note = f"all alike; up to {kept} charges in a run"
+    note = "all alike" + (f"; up to {many(kept, 'charge')} in a run" if kept else "")
     return Finding(
         claim.name, "side channels", Verdict.BROKEN if found else Verdict.HOLDS,
         pair=found[0].pair if found else "", tried=tried,

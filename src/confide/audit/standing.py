@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,6 @@ from confide.audit.blackbox import ceiling
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import both, down, judged, passes
 from confide.audit.registry import Claim, claims
-
 
 #: Probability that any claim that holds is called broken, over a whole audit.
 LEVEL = 1e-3
@@ -175,6 +175,13 @@ def standings(findings: Iterable[Finding]) -> list[Standing]:
         own.setdefault(found.claim, []).append(found)
     error = least(whole)
     return [Standing(claim, tuple(own[claim.name]), error) for claim in claims() if claim.name in own]
+
+
+def counted(findings: Iterable[Finding]) -> dict[str, int]:
+    """Return how many attacks, poisonings and run times there are; public names without a claim are none."""
+    apart = {"poisoning": "poisoning", "run time": "run time", "registry": ""}
+    counts = Counter(apart.get(found.layer, "attack") for found in findings)
+    return {name: counts[name] for name in ("attack", "poisoning", "run time")}
 
 
 def least(findings: Iterable[Finding]) -> float:

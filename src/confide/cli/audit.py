@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from confide.audit.run import Audit
 
 
+#: Columns of a file, which has none; and of a terminal from which neighbours are shown.
+_ENDLESS, _WIDE = 10_000, 100
+
+
 def audit(
     quick: Annotated[bool, typer.Option("--quick", help="Under two minutes; the default.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Under two hours on two cores; goes on where it stopped.")
     ] = False,
     mechanism: Annotated[
-        str | None, typer.Option("--mechanism", "-m", help="One claim, room or public name alone.")
+        list[str] | None,
+        typer.Option(
+            "--mechanism",
+            "-m",
+            metavar="NAME",
+            help="One claim, room or public name alone: training, confide.train.",
+        ),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the claims, all or those of --mechanism, and attack nothing.")
@@ -39,7 +49,11 @@ def audit(
     out: Annotated[Path | None, typer.Option("--out", help="Write an HTML report.")] = None,
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Where a full audit keeps its progress. Default: confide-audit.jsonl."),
+        typer.Option(
+            "--state",
+            help="Where an audit keeps its progress, and goes on. Default: confide-audit.jsonl with --full; "
+            "a quick audit keeps none unless this is given.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Processes. Default: 2; 1 for --quick --mechanism.")
@@ -57,14 +71,18 @@ def audit(
     claim covers a public name; with --museum 1 where a variant known to be broken was not caught.
     """
     with reporting(as_json):
+        name = _single(mechanism)
         if museum:
-            _refuse("--museum", "--seed and --json", quick=quick, full=full, mechanism=mechanism, out=out,
+            _refuse("--museum", "--seed and --json", quick=quick, full=full, mechanism=name, out=out,
                     state=state, jobs=jobs, list=listed)  # fmt: skip
+            from confide.audit.run import check_seed
+
+            check_seed(seed)
             raise typer.Exit(_museum(seed, as_json=as_json))
         if listed:
             _refuse("--list", "--mechanism and --json", quick=quick, full=full, out=out, state=state,
                     jobs=jobs, seed=seed)  # fmt: skip
-            _list(mechanism, as_json=as_json)
+            _list(name, as_json=as_json)
             return
         from confide.audit.run import audit as attack
 
@@ -75,8 +93,8 @@ def audit(
         check_targets(out, force=force, holds="an earlier audit report", why="an audit takes long")
         kept = state if state is not None or not full else Path("confide-audit.jsonl")
         with _going_on(kept), _progress(quiet=as_json) as told:
-            cores = jobs or (1 if mechanism and not full else 2)
-            found = attack(mechanism, full=full, seed=seed, state=kept, jobs=cores, progress=told)
+            cores = jobs or (1 if name and not full else 2)
+            found = attack(name, full=full, seed=seed, state=kept, jobs=cores, progress=told)
         if found.stale:
             typer.echo(f"All {found.kept} results are from {kept}; remove it to attack anew.", err=True)
         if out is not None:
@@ -86,10 +104,19 @@ def audit(
     if as_json:
         emit(found.to_dict())
     else:
-        _show(found)
+        _show(found, name)
         if out is not None:
             typer.echo(f"Report: {out}")
     raise typer.Exit(1 if found.broken else 0)
+
+
+def _single(names: list[str] | None) -> str | None:
+    if names and len(names) > 1:
+        raise ParameterError(
+            f"--mechanism was given {len(names)} times: {', '.join(names):.80}.",
+            "Pass one claim, room or public name; a room has all its claims.",
+        )
+    return names[0] if names else None
 
 
 def _refuse(mode: str, takes: str, **given: Any) -> None:
@@ -100,7 +127,7 @@ def _refuse(mode: str, takes: str, **given: Any) -> None:
 
 def _list(name: str | None, *, as_json: bool) -> None:
     """Show what is claimed."""
-    from confide.audit.legend import up
+    from confide.audit.legend import many, up
     from confide.audit.registry import claims
 
     chosen = claims(name)
@@ -113,7 +140,7 @@ def _list(name: str | None, *, as_json: bool) -> None:
         table.add_row(*facts.values())
     console = _console()
     console.print(table)
-    console.print(f"{len(chosen)} claims. Attack one, or a room: confide audit --mechanism NAME.")
+    console.print(f"{many(len(chosen), 'claim')}. Attack one, or a room: confide audit --mechanism NAME.")
 
 
 def _facts(claim: Claim) -> dict[str, Any]:
@@ -137,10 +164,10 @@ def _table(*heads: str) -> Table:
 
 
 def _console() -> Console:
-    """Return a console whose lines are long where they go to a file; names are no markup and no emoji."""
+    """Return a console whose lines are never broken in a file; names are no markup and no emoji."""
     from rich.console import Console
 
-    width = None if Console().is_terminal else 130
+    width = None if Console().is_terminal else _ENDLESS
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
@@ -202,29 +229,33 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None
         )
 
 
-def _show(found: Audit) -> None:
+def _show(found: Audit, name: str | None) -> None:
+    from confide.audit.legend import held, many, up
+    from confide.audit.registry import beside
     from confide.audit.run import REGISTRY
-    from confide.audit.standing import How, standings
+    from confide.audit.standing import How, counted, standings
 
-    stood = standings(found.findings)
-    table = _table("claim", "claimed", "measured", "by", "on", "outcome")
+    stood, console = standings(found.findings), _console()
+    wide = console.width >= _WIDE
+    heads = ("claim", "claimed", *(("neighbours",) if wide else ()), "measured", "by", "on", "outcome")
+    table = _table(*heads)
     for one in stood:
         claimed, measured = one.numbers
+        delta = f", {up(one.claim.delta)}" if one.claim.delta else ""
+        relation = (one.claim.adjacency.value.replace("_", " "),) if wide else ()
         bound = (measured, one.worst.layer, one.worst.pair) if one.worst.measured > 0 else ("-", "", "")
-        table.add_row(one.claim.name, claimed, *bound, str(one))
-    console = _console()
+        table.add_row(one.claim.name, f"{claimed}{delta}", *relation, *bound, str(one))
     console.print(table)
     broken = [one.claim.name for one in stood if one.how is How.BROKEN]
     unknown = [attack.claim for attack in found.broken if attack.layer == REGISTRY]
-    attacks = len(found.findings) - len(unknown)
+    attacks = ", ".join(many(count, what) for what, count in counted(found.findings).items() if count)
     kind = "full" if found.full else "quick"
     counts = Counter(one.how for one in stood)
     told = f"Broken: {', '.join(broken)}." if broken else "No claim was broken."
-    console.print(f"{len(stood)} claims, {attacks} attacks, {kind}, {found.seconds:.0f} s. {told}")
-    console.print(
-        f"{counts[How.MEASURED]} hold and a part of the claim was measured; {counts[How.UNMEASURED]} hold "
-        "with nothing measured, and rest on their proofs and on replay."
-    )
+    console.print(f"{many(len(stood), 'claim')}, {attacks}, {kind}, {found.seconds:.0f} s. {told}")
+    console.print(held(counts[How.MEASURED], counts[How.UNMEASURED]))
+    if name is not None and (more := beside(name)):
+        console.print(more)
     if unknown:
         console.print(
             f"Public names that no claim covers, so that nothing attacks them: {', '.join(unknown)}."
