@@ -12,6 +12,7 @@ from confide.audit import neighbours
 from confide.audit.minimisers import Column, repeated
 from confide.audit.neighbours import Rows
 from confide.audit.onerun import OneRun, canaries, heard
+from confide.audit.promises import batches as batches  # its claim
 from confide.audit.registry import Floats, Kind, Pair, promise, random_state
 from confide.audit.views import Answer, redrawn, transcript
 from confide.mechanisms import RandomStream
