@@ -99,7 +99,7 @@ def test_stable_answers_are_attacked(monkeypatch, answers, fault):
 def test_certified_distances_hold(claim):
     found = poison.attack(claim, budget=40, seed=1)
     assert found.verdict is Verdict.HOLDS, found.note
-    assert found.tried == 40
+    assert found.tried >= 40
 
 
 @pytest.mark.slow

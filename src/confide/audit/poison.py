@@ -31,12 +31,13 @@ a model without `steady`                  its `stability` is both
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from confide.audit.family.prediction import targets
 from confide.audit.finding import Finding, Verdict
 from confide.audit.fuzz import EXTREMES
 from confide.audit.neighbours import Rows
@@ -49,6 +50,8 @@ from confide.privacy import Adjacency
 
 #: Of the epoch of `StableAnswers`: its noise is 0 but for one draw in e^100, its threshold too.
 _EPSILON, _DELTA = 300, Fraction(1, 10**12)
+#: Of the tables for a claim's own model, what each other one of its family gets, and at least how many.
+_SHARE, _FEWEST = 10, 8
 #: Longest path of `descent`, and rows that each of its steps tries to change.
 _STEPS, _TRIED = 12, 3
 
@@ -102,10 +105,10 @@ class Search:
             self.faults.append("the class that 'steady' tells is not that of 'stability'")
         if apart.max(initial=0) > 1 or self.apart > 1:
             self.faults.append("the distance that 'steady' tells is not that of 'stability'")
-        low, high = self.target.labels
-        answers = stable_answers(told.served == high, told.steady)
+        classes = np.array(self.target.labels)
+        answers = stable_answers(np.searchsorted(classes, told.served), told.steady, classes.size)
         answered = answers != UNSTABLE
-        if (np.where(answers == 1, high, low) != told.served)[answered].any():
+        if (classes[answers] != told.served)[answered].any():
             self.faults.append("'StableAnswers' answers a class that is not the model's")
         if (told.steady[answered] < 1).any():
             self.faults.append("'StableAnswers' answers what is certified for no change")
@@ -150,9 +153,9 @@ def served_by(model: Any, queries: Floats) -> tuple[Any, Any]:
     return held.classes[labels], k
 
 
-def stable_answers(labels: Any, k: Any) -> Any:
-    """Return the answers of epochs without noise: the class (0, 1), or `UNSTABLE`."""
-    epochs = StableAnswers(_EPSILON, _DELTA, 2, charge=lambda event: None, stream=seeded_stream(0))
+def stable_answers(labels: Any, k: Any, classes: int = 2) -> Any:
+    """Return the answers of epochs without noise: the class (0, 1, ...), or `UNSTABLE`."""
+    epochs = StableAnswers(_EPSILON, _DELTA, classes, charge=lambda event: None, stream=seeded_stream(0))
     return epochs.answer(labels.astype(np.int64), k)
 
 
@@ -167,14 +170,25 @@ def _slack(k: int, changes: int) -> float:
 def attack(claim: Claim, *, budget: int, seed: int = 0) -> Finding | None:
     """Attack a claim's certified distances by training on about `budget` changed tables.
 
+    The other models of its family (`confide.audit.family.prediction`) are attacked on fewer.
+
     Returns
     -------
     Finding or None
         None for a claim without a target. Broken by one counter-example; the note has the closest call.
     """
-    target = claim.target
-    if target is None:
+    if claim.target is None:
         return None
+    found = _attacked(claim, claim.target, budget, seed)
+    for name, target in targets(claim.name):
+        told = _attacked(claim, target, max(_FEWEST, budget // _SHARE), seed)
+        broken = told.verdict is Verdict.BROKEN and found.verdict is Verdict.HOLDS
+        whole = replace(found, tried=found.tried + told.tried)
+        found = replace(whole, verdict=told.verdict, note=f"{name}: {told.note}") if broken else whole
+    return found
+
+
+def _attacked(claim: Claim, target: Target, budget: int, seed: int) -> Finding:
     search, rng = Search(target, claim.adjacency, budget), np.random.default_rng(seed)
     start = search.told(target.table)
     ways = [
@@ -199,8 +213,7 @@ Way = Iterator[bool]
 
 
 def _rival(search: Search, label: float) -> float:
-    low, high = search.target.labels
-    return high if label == low else low
+    return next(other for other in reversed(search.target.labels) if other != label)
 
 
 def _supporters(table: Rows, query: Floats, label: float) -> list[int]:

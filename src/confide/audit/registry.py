@@ -71,14 +71,14 @@ class Target:
     queries : float array [q, p]
         What the model is asked.
     fit : function (table) -> object with ``stability(X) -> (labels, k)``
-    labels : pair
-        The two classes.
+    labels : tuple of float
+        The classes, in order.
     """
 
     table: Any = field(repr=False)
     queries: Any = field(repr=False)
     fit: Callable[[Any], Any] = field(repr=False)
-    labels: tuple[float, float] = (-1.0, 1.0)
+    labels: tuple[float, ...] = (-1.0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,160 @@
-"""Members of the families of the room: prediction."""
+"""Members of the families of the room: prediction. Each is replayed, and poisoned as the claims' own models.
+
+Three classes, losses, momentum, batches by hashes, ensembles whose members a replaced row may leave, and
+persons of more rows than count take branches that the models of the claims do not.
+"""
 
 from __future__ import annotations
 
-from confide.audit.family.variant import Families
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-FAMILIES: Families = {}
+import numpy as np
+
+from confide.audit import neighbours
+from confide.audit.family.variant import Families, Variant
+from confide.audit.neighbours import Rows
+from confide.audit.registry import Floats, Pair, Target, random_state
+from confide.mechanisms import RandomStream
+from confide.prediction import CertifiedClassifier, Ensemble, IntervalTraining, StronglyConvexERM
+from confide.prediction.intervals.batches import HashedBatches
+
+_TWO, _THREE = (-1.0, 1.0), (0.0, 1.0, 2.0)
+_QUERIES = np.array(
+    [[0.05, 0.0], [0.0, 0.1], [-0.2, -0.3], [0.6, 0.2], [1.0, -1.0], [-0.8, 0.6], [0.3, -0.9]]
+)
+#: Rows of a person, of which so many count.
+_OWNED, _CAP = 10, 3
+#: So few steps and so much decay that few rows certify.
+_SLOW = {"learning_rate": 0.1, "clip_by": "norm", "epochs": 6, "weight_decay": 0.3}
+#: Momentum in the boxes of parameters, and in the ball around them.
+_HEAVY = {"learning_rate": 0.3, "clip": 0.1, "momentum": 0.5, "epochs": 2}
+
+
+def _table(n: int, classes: tuple[float, ...]) -> Rows:
+    base = neighbours.table(n, 2, classes=True)
+    if classes == _TWO:
+        return base
+    return Rows(base.X, np.digitize(base.X[:, 0] - 0.6 * base.X[:, 1], [-0.4, 0.4]).astype(np.float64))
+
+
+def _erm_halves() -> CertifiedClassifier:
+    member = StronglyConvexERM(1.0, adjacency="add_remove_one")  # pyright: ignore[reportArgumentType]
+    ensemble = Ensemble(member, 3, "replace_one")  # pyright: ignore[reportArgumentType]
+    return CertifiedClassifier([*_TWO], certificate=ensemble)
+
+
+def _boxes(**how: Any) -> CertifiedClassifier:
+    hyperparameters = {"learning_rate": 1.0, "clip": 0.1, "epochs": 2, **how.pop("hyperparameters", {})}
+    certificate = IntervalTraining((2, 1), hyperparameters, 8, init=np.zeros(3), **how)
+    return CertifiedClassifier([*_TWO], certificate=certificate)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A certified classifier of a family.
+
+    Parameters
+    ----------
+    name : str
+    make : function () -> CertifiedClassifier
+    classes : tuple of float
+    persons : bool
+        Whether each row stands for `_OWNED` rows of one person.
+    """
+
+    name: str
+    make: Callable[[], CertifiedClassifier] = field(repr=False)
+    classes: tuple[float, ...] = _TWO
+    persons: bool = False
+    adjacency: str = "replace_one"
+
+    def fit(self, rows: Rows) -> CertifiedClassifier:
+        """Return the fitted model."""
+        if not self.persons:
+            return self.make().fit(rows.X, rows.y)
+        moved = np.linspace(1.0, 0.5, _OWNED)  # the same row, ever nearer to the middle
+        with np.errstate(all="ignore"):
+            X = (rows.X[:, None, :] * moved[:, None]).reshape(-1, rows.X.shape[1])
+        return self.make().fit(X, np.repeat(rows.y, _OWNED), ids=np.repeat(np.arange(rows.y.size), _OWNED))
+
+    def variant(self) -> Variant:
+        """Return what is replayed and priced."""
+
+        def run(rows: Rows, stream: RandomStream) -> Floats:
+            told = self.fit(rows).answer(_QUERIES, 1, random_state=random_state(stream))
+            return np.asarray(told, dtype=np.float64)
+
+        def pairs() -> list[Pair]:
+            ends = self.classes[0], self.classes[-1]
+            return neighbours.pairs(_table(9, self.classes), self.adjacency, labels=ends)
+
+        return Variant(self.name, run, pairs)
+
+    def target(self) -> Target:
+        """Return what is poisoned."""
+        return Target(_table(20 * len(self.classes), self.classes), _QUERIES, self.fit, self.classes)
+
+
+def _named(classes: tuple[float, ...] = _TWO, **how: Any) -> Callable[[], CertifiedClassifier]:
+    return lambda: CertifiedClassifier([*classes], feature_bounds=(-1, 1), **how)
+
+
+MEMBERS: dict[str, tuple[Member, ...]] = {
+    "prediction.erm": (
+        Member("three classes", _named(_THREE, alpha=1.0), _THREE),
+        Member("huber hinge", _named(model="huber_hinge", alpha=0.1)),
+        Member("softmax of two", _named(model="softmax", alpha=0.1)),
+        Member("persons of ten rows", _named(alpha=0.3, max_rows_per_id=_CAP), persons=True),
+    ),
+    "prediction.votes": (
+        Member("three classes", _named(_THREE, certificate="votes", neighbours=11), _THREE),
+        Member(
+            "persons of ten rows",
+            _named(certificate="votes", neighbours=31, max_rows_per_id=_CAP),
+            persons=True,
+        ),
+    ),
+    "prediction.interval": (
+        Member(
+            "three classes",
+            _named(_THREE, certificate="interval", k_max=8,
+                   hyperparameters={"learning_rate": 1.0, "clip": 0.1}), _THREE,
+        ),
+        Member("momentum", lambda: _boxes(hyperparameters={"momentum": 0.5})),
+        Member("Nesterov", lambda: _boxes(hyperparameters={"momentum": 0.5, "nesterov": True})),
+        Member("batches, a budget an epoch", lambda: _boxes(batches=4, budget="epoch")),
+        Member("batches", lambda: _boxes(batches=4)),
+    ),
+    "prediction.ball": (
+        Member(
+            "three classes",
+            _named(_THREE, certificate="ball", hyperparameters={**_SLOW, "clip": 4.5}), _THREE,
+        ),
+        Member(
+            "momentum",
+            _named(certificate="ball", hyperparameters={**_HEAVY, "clip_by": "norm", "weight_decay": 0.03}),
+        ),
+    ),
+    "prediction.erm.add_remove_one": (
+        Member(
+            "batches by hashes",
+            lambda: _boxes(batches=HashedBatches(4, 10.0), adjacency="add_remove_one"),
+            adjacency="add_remove_one",
+        ),
+        Member(
+            "members", _named(members=3, ridge=1.0, adjacency="add_remove_one"), adjacency="add_remove_one"
+        ),
+    ),
+    "prediction.ensemble": (Member("members that a row may leave", _erm_halves),),
+}  # fmt: skip
+
+FAMILIES: Families = {
+    claim: tuple(member.variant() for member in members) for claim, members in MEMBERS.items()
+}
+
+
+def targets(claim: str) -> tuple[tuple[str, Target], ...]:
+    """Return the name of each member of a claim's family, and what is poisoned."""
+    return tuple((member.name, member.target()) for member in MEMBERS.get(claim, ()))
