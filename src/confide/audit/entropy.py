@@ -48,7 +48,7 @@ supermartingale, so R may depend on what was seen). They are judged where the su
 *outputs*. So are many runs of a claim whose exact law is known: those of two samples on different words are
 all equal with probability at most 2^-(h count).
 
-84 claims with fewer than 10^4 such draws keep all false alarms of an audit below 10^4 2^-80 < 10^-19.
+A hundred claims with fewer than 10^4 such draws keep all false alarms of an audit below 10^4 2^-80 < 10^-19.
 
 ==================================  ==================================================================
 edge case                           what happens

@@ -115,7 +115,8 @@ def _styled(names: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]])
 def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
     """Return what was measured by whom, and the counts."""
     made = measured.get("origin")  # audits of 0.1.0 told none
-    by = f"a {measured['mode']} audit of {len(measured['claims'])} claims"
+    newer = measured.get("later", {}).get("claims", ())
+    by = f"a {measured['mode']} audit of {len(measured['claims']) - len(newer)} claims"
     where = ""
     if made is not None:
         drawn = "the operating system's randomness" if made["seed"] is None else f"seed {made['seed']}"
@@ -128,7 +129,15 @@ def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
         f"Broken: {counts[How.BROKEN]}; hold, a part of the claim measured: {counts[How.MEASURED]}; "
         f"hold, nothing measured: {counts[How.UNMEASURED]}."
     )
-    return _wrapped(f"Measured by {by}{where}. {told}")
+    return _wrapped(f"Measured by {by}{where}. {told}{_later(measured)}")
+
+
+def _later(measured: dict[str, Any]) -> str:
+    """Say of claims that are newer than the audit what attacked them: a full audit of each alone."""
+    if not (later := measured.get("later")):
+        return ""
+    names, made = ", ".join(later["claims"]), later["origin"]
+    return f" Newer, and attacked by a full audit alone: {names} ({made['date']}, sources {made['sources']})."
 
 
 def _wrapped(paragraph: str) -> str:
