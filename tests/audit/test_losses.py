@@ -136,3 +136,37 @@ def test_a_sampled_event_is_of_one_row_under_replacement():
         "poisson_gaussian", noise_multiplier=3.0, sampling_probability=1, adjacency="replace_one"
     )
     assert of_event(whole) == (gaussian(1.5),)
+
+
+def test_the_error_covers_what_is_below():
+    costs = [pure(0.0666), pure(0.7875), pure(0.0125)]
+    more = [pure(0.2), *costs[1:]]
+    for epsilon in (0.25, 0.5):
+        # The truth grows with the first epsilon; from below it may not.
+        assert losses.delta(costs, epsilon) <= losses.delta(more, epsilon) + losses.error(more)
+    distribution = accounting()
+    for cost in ([gaussian(3.0), pure(0.4)], [sampled(0.75, 0.3, added=False)] * 5):
+        from dp_accounting.privacy_accountant import NeighboringRelation
+
+        upper = (
+            pld(
+                distribution.from_gaussian_mechanism(3.0, value_discretization_interval=1e-5),
+                distribution.from_randomized_response(
+                    2 / (1 + math.exp(0.4)), 2, value_discretization_interval=1e-5
+                ),
+            )
+            if len(cost) == 2
+            else distribution.from_gaussian_mechanism(
+                1.5, value_discretization_interval=1e-4, sampling_prob=0.3,
+                neighboring_relation=NeighboringRelation.REPLACE_ONE,
+            ).self_compose(5)
+        )  # fmt: skip
+        for epsilon in (0.3, 1.0):
+            assert upper.get_delta_for_epsilon(epsilon) <= losses.delta(cost, epsilon) + losses.error(cost)
+
+
+def test_compositions_are_alike_in_any_order_and_gaussians_in_sum():
+    assert losses.alike([pure(1), gaussian(2.0)], [gaussian(2.0), pure(1 + 1e-12)])
+    assert losses.alike([gaussian(2.0)] * 4, [gaussian(1.0)])
+    assert not losses.alike([pure(1)], [pure(1), pure(0.1)])
+    assert not losses.alike([pure(1)], [approximate(1, 0.01)])

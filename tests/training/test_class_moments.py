@@ -194,3 +194,15 @@ def test_public_quantities_choose_the_release():
     # The choice reads no label.
     blind = ClassProblem(few.design, lambda: iter([np.full(300, None)]), 2)
     assert plan_classes(blind, Fraction(4), 1.37).engine == "randomized_response"
+
+
+@pytest.mark.parametrize("engine", ["closed_form", "randomized_response", None])
+def test_columns_that_do_not_vary_and_no_intercept_make_all_classes_alike(engine):
+    from confide.training import PrivateClassifier
+
+    options = {} if engine is None else {"engine": engine}
+    delta = 0 if engine == "randomized_response" else 0.001
+    model = PrivateClassifier(
+        1, delta, classes=[0, 1, 2], fit_intercept=False, random_state=1, **options
+    ).fit(np.zeros((60, 2)), np.arange(60) % 3)
+    np.testing.assert_allclose(model.predict_proba(np.zeros((1, 2))), 1 / 3)

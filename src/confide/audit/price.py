@@ -222,9 +222,12 @@ def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
         return
     if _passes(described, told.epsilon, told.delta):
         yield f"the event costs {_text(described, told.delta)}, charged is {_pair(told)}"
+    if losses.alike(spent.costs, described):
+        return
+    above = losses.error(described)
     for share in _SHARES:
         epsilon = share * float(told.epsilon)
-        if losses.delta(spent.costs, epsilon) > losses.delta(described, epsilon) * (1 + 1e-6) + 1e-6:
+        if losses.delta(spent.costs, epsilon) > losses.delta(described, epsilon) + above:
             yield f"the event says less than the calls cost at epsilon {epsilon:.4g}"
             return
 

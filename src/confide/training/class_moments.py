@@ -192,7 +192,9 @@ def plan_classes(
     prior = _first_prior(basis, K)
     spread = math.sqrt(2.0) * multiplier
     residual = (1.0 - _EXPLAINED) / K
-    if conditioned is not None:
+    if basis.size == 0:  # no column varies and there is no intercept: all classes are as likely
+        plan, expected = Plan(np.zeros((0, 0)), 0.0, 1.0, math.nan), 0.0
+    elif conditioned is not None:
         plan, expected = conditioned(basis, spread / 2.0), math.nan
     else:
         chosen = choose_geometry(
@@ -221,7 +223,7 @@ def plan_classes(
 def _gaussian_plan(problem: ClassProblem, basis: Basis, plan: Plan, multiplier: float) -> ClassPlan:
     step = public_step(problem.design, basis, plan)
     K = problem.classes
-    dimension = step.basis.size * (K - 1) * step.touched**2
+    dimension = max(1, step.basis.size) * (K - 1) * step.touched**2
     moved = math.sqrt(2.0) * (1 + 1e-12) * step.reach
     if multiplier > 0:
         grid = grid_step(
@@ -352,6 +354,8 @@ def _maximum_likelihood(plan: ClassPlan, theta: Floats) -> Floats:
     weights = weights / weights.mean() * (n / rows.shape[0])
     A = (rows * weights[:, None]).T @ rows
     target, k = A @ theta, basis.size
+    if k == 0:
+        return np.zeros((0, V.shape[0]))
     penalty = np.full((k, 1), _RIDGE * k / n)
     penalty[: int(basis.intercept)] *= 1e-2
 

@@ -73,6 +73,7 @@ def _regressors() -> Iterator[Variant]:
     yield _sparse("replace_one", SparseRegressor, epsilon=8, coefficient_loss="huber")
     yield _sparse("add_remove_one", SparseRegressor, split=0.2, coefficient_loss="squared")
     yield _of_tables("replace_one", False, coefficient_loss="squared")
+    yield _of_tables("replace_one", False, delta=0.001, split=0.2, coefficient_loss="huber")
 
 
 def _classifiers() -> Iterator[Variant]:
