@@ -258,7 +258,8 @@ def framed(rows: Rows, cap: int | None, *, classes: bool = False) -> Any:
     from confide.schema import Table
 
     names = [f"x{j}" for j in range(rows.X.shape[1])]
-    frame = pd.DataFrame(5 + 2 * rows.X, columns=names)
+    with np.errstate(over="ignore"):  # cells near the end of doubles: not the library's doing
+        frame = pd.DataFrame(5 + 2 * rows.X, columns=names)
     frame["y"] = np.where(rows.y > 0, "yes", "no") if classes else rows.y
     label = {"categories": ["no", "yes"]} if classes else {"lower": -1, "upper": 1}
     columns: dict[str, Any] = {name: {"role": "private", "lower": 3, "upper": 7} for name in names}
