@@ -18,7 +18,7 @@ from confide.prediction import budgets
 from confide.privacy import Adjacency, Event, Guarantee, gaussian_sigma
 from confide.training import least_squares
 from confide.training.labels.channel import Channel
-from confide.training.sgd import sensitivity
+from confide.training.sgd import batches, sensitivity
 
 ALL = [made for made in claims() if made.replayed]
 PAIR = (Pair("0 against 1", 0, 1),)
@@ -159,6 +159,16 @@ def one_epoch(value, stream):
 
 def a_choice(value, stream):
     return choice.weighted_choice(log_weights=[Fraction(value, 2), Fraction(0)], stream=stream)
+
+
+def test_a_release_after_sampled_steps_is_not_sampled():
+    def run(value, stream):
+        next(batches.poisson_batches(3, batches.rate_of(1, 3)[0], stream.child("batch")))
+        return gaussian(value, gaussian_sigma(1, 0.001) / 1.5, stream)
+
+    found = price.check(claim("test", 1, 0.001, "replace_one", PAIR, run), PAIR)
+    assert found is not None
+    assert found.verdict is Verdict.BROKEN
 
 
 @pytest.mark.parametrize("run", [fair, fair_gaussian, one_epoch, a_choice])

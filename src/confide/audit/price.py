@@ -111,6 +111,7 @@ class Till(Recorder):
                     self.outermost.append(guarantee)
                     self.random |= guarantee.event.mechanism == RANDOM_STOPPING
                 self._open.append(spent)
+                self._rate = 1.0  # of batches of this fit alone
                 try:
                     yield reservation
                 finally:
@@ -136,15 +137,15 @@ class Till(Recorder):
             spent.costs += costs
 
     def _costs(self, name: str, given: Arguments) -> Iterable[Cost]:
-        if name in ("gaussian_release", "step_answer"):
-            return [self._noise(given["noise_multiplier"])]
+        if name == "step_answer":
+            return [self._step(given["noise_multiplier"])]
         if name == "SparseVector.above_many":
             if any(given["self"] is epoch for epoch in self._epochs):
                 return []
             self._epochs.append(given["self"])
         return _COSTS[name](given) if name in _COSTS else []
 
-    def _noise(self, multiplier: Any) -> Cost:
+    def _step(self, multiplier: Any) -> Cost:
         added = self._adjacency is Adjacency.ADD_REMOVE_ONE
         return losses.sampled(multiplier, self._rate, added=added)
 
@@ -171,6 +172,7 @@ def _by_columns(given: Arguments) -> list[Cost]:
 
 #: Mechanism (`recorded`) -> what a call costs.
 _COSTS: dict[str, Callable[[Arguments], Iterable[Cost]]] = {
+    "gaussian_release": lambda given: [losses.gaussian(given["noise_multiplier"])],
     "laplace_release": lambda given: [losses.pure(given["epsilon"])],
     "Channel.draw": _channel,
     "Law.draw": _answers,
