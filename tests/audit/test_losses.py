@@ -11,14 +11,6 @@ from confide.audit.losses import approximate, gaussian, of_event, pure, sampled
 from confide.privacy import Event, gaussian_epsilon
 
 
-def pld(*parts):
-    """Return the composition by dp-accounting, as an upper bound on delta."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.compose(part)
-    return whole
-
-
 def accounting():
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -60,19 +52,26 @@ def test_what_is_told_outright_stays():
     assert losses.epsilon([approximate(1, 0.01)], 0.001) == math.inf
 
 
-@pytest.mark.parametrize("added", [True, False])
-def test_sampled_steps_are_below_an_accountant_and_near_it(added):
-    distribution = accounting()
+def sampled_steps(multiplier, probability, count, relation="REPLACE_ONE"):
+    """Return sampled Gaussian steps by dp-accounting; its multiplier is of one row."""
     from dp_accounting.privacy_accountant import NeighboringRelation
 
-    kind = NeighboringRelation.ADD_OR_REMOVE_ONE if added else NeighboringRelation.REPLACE_ONE
-    single = distribution.from_gaussian_mechanism(
-        1.5, value_discretization_interval=1e-4, sampling_prob=0.3, neighboring_relation=kind
+    single = accounting().from_gaussian_mechanism(
+        multiplier,
+        value_discretization_interval=1e-4,
+        sampling_prob=probability,
+        neighboring_relation=NeighboringRelation[relation],
     )
+    return single.self_compose(count)
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_sampled_steps_are_below_an_accountant_and_near_it(added):
+    steps = sampled_steps(1.5, 0.3, 5, "ADD_OR_REMOVE_ONE" if added else "REPLACE_ONE")
     multiplier = 1.5 if added else 0.75  # theirs is of one row; a replaced one moves twice as far
     costs = [sampled(multiplier, 0.3, added=added)] * 5
     for epsilon in (0.5, 1.0, 2.0):
-        upper = single.self_compose(5).get_delta_for_epsilon(epsilon)
+        upper = steps.get_delta_for_epsilon(epsilon)
         told = losses.delta(costs, epsilon)
         assert told <= upper
         assert told == pytest.approx(upper, rel=0.02)
@@ -80,8 +79,7 @@ def test_sampled_steps_are_below_an_accountant_and_near_it(added):
 
 def test_mixed_costs_are_below_an_accountant_and_near_it():
     distribution = accounting()
-    upper = pld(
-        distribution.from_gaussian_mechanism(3.0, value_discretization_interval=1e-4),
+    upper = distribution.from_gaussian_mechanism(3.0, value_discretization_interval=1e-4).compose(
         distribution.from_randomized_response(2 / (1 + math.exp(0.4)), 2, value_discretization_interval=1e-4),
     )
     for epsilon in (0.4, 1.0):
@@ -144,25 +142,13 @@ def test_the_error_covers_what_is_below():
     for epsilon in (0.25, 0.5):
         # The truth grows with the first epsilon; from below it may not.
         assert losses.delta(costs, epsilon) <= losses.delta(more, epsilon) + losses.error(more)
-    distribution = accounting()
-    for cost in ([gaussian(3.0), pure(0.4)], [sampled(0.75, 0.3, added=False)] * 5):
-        from dp_accounting.privacy_accountant import NeighboringRelation
 
-        upper = (
-            pld(
-                distribution.from_gaussian_mechanism(3.0, value_discretization_interval=1e-5),
-                distribution.from_randomized_response(
-                    2 / (1 + math.exp(0.4)), 2, value_discretization_interval=1e-5
-                ),
-            )
-            if len(cost) == 2
-            else distribution.from_gaussian_mechanism(
-                1.5, value_discretization_interval=1e-4, sampling_prob=0.3,
-                neighboring_relation=NeighboringRelation.REPLACE_ONE,
-            ).self_compose(5)
-        )  # fmt: skip
-        for epsilon in (0.3, 1.0):
-            assert upper.get_delta_for_epsilon(epsilon) <= losses.delta(cost, epsilon) + losses.error(cost)
+
+def test_the_error_covers_the_cells_of_normal_laws():
+    upper = sampled_steps(1.5, 0.3, 5)
+    costs = [sampled(0.75, 0.3, added=False)] * 5
+    for epsilon in (0.3, 1.0):
+        assert upper.get_delta_for_epsilon(epsilon) <= losses.delta(costs, epsilon) + losses.error(costs)
 
 
 def test_compositions_are_alike_in_any_order_and_gaussians_in_sum():

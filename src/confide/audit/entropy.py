@@ -82,7 +82,7 @@ import numpy as np
 
 from confide.audit import generators
 from confide.audit.finding import Finding, Verdict
-from confide.audit.recorded import Mechanism
+from confide.audit.recorded import Arguments, Mechanism
 from confide.audit.registry import Claim
 from confide.audit.replay import Outcome, Recorder, observe, same
 from confide.mechanisms import os_stream
@@ -102,7 +102,6 @@ _LONG = 512
 _EXACT = 1 - 1e-9
 _STRAY = "a certified stream hands out other words than the operating system gave"
 _NOTE = "all noise is the operating system's: the same on the same words, another on others"
-Arguments = dict[str, Any]
 Made = set[tuple[str, str]]
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from confide.audit import family, persons, replay
+from confide.audit.family.shared import CODES, NUMBERS, POINTS, SECRET, SPARSE, Options
 from confide.audit.finding import Finding, Verdict
-from confide.audit.registry import Claim, Floats, Pair, random_state
+from confide.audit.registry import Claim, Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor
 from confide.prediction import CertifiedClassifier
@@ -29,9 +30,6 @@ from confide.training import (
     noisy_statistics,
 )
 
-Run = Callable[[Any, RandomStream], Any]
-Options = dict[str, Any]
-_POINTS = np.array([[0.5, -0.25], [-1.0, 1.0], [0.0, 0.0]])
 _QUERIES = np.array([[0.05, 0.0], [0.0, 0.1], [-0.2, -0.3], [0.6, 0.2], [1.0, -1.0]])
 
 
@@ -48,24 +46,20 @@ def _fitted(make: Callable[..., Any], base: Options, read: Callable[[Any], Any])
 def _outputs(fitted: Any) -> Floats:
     """Return what a model of two columns shows at three public points."""
     name = "decision_function" if hasattr(fitted, "decision_function") else "predict"
-    return np.ravel(getattr(fitted, name)(_POINTS))
+    return np.ravel(getattr(fitted, name)(POINTS))
 
 
 def _coefficients(fitted: Any) -> Floats:
     return np.concatenate([np.ravel(fitted.coef_), np.ravel(fitted.intercept_)])
 
 
-_NUMBERS: Options = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1)}
-_CODES: Options = {"epsilon": 1, "delta": 0.001, "classes": [0, 1]}
-_SECRET: Options = {"public": None, "feature_bounds": (-1, 1), "adjacency": "replace_one"}
 _STEPS: Options = {"engine": "dpsgd", "steps": 4}
-_SPARSE: Options = {"size": 2, "epsilon": 1, "support": [0, 2], "feature_bounds": (-1, 1)}
 
-_regressor = _fitted(PrivateRegressor, _NUMBERS, _outputs)
-_classifier = _fitted(PrivateClassifier, _CODES, _outputs)
-_sparse = _fitted(SparseRegressor, {**_SPARSE, "target_bounds": (-1, 1)}, _coefficients)
-_sparse_classes = _fitted(SparseClassifier, {**_SPARSE, "classes": [-1.0, 1.0]}, _coefficients)
-_bags = _fitted(WeightedLLPRegressor, _NUMBERS, _outputs)
+_regressor = _fitted(PrivateRegressor, NUMBERS, _outputs)
+_classifier = _fitted(PrivateClassifier, CODES, _outputs)
+_sparse = _fitted(SparseRegressor, {**SPARSE, "target_bounds": (-1, 1)}, _coefficients)
+_sparse_classes = _fitted(SparseClassifier, {**SPARSE, "classes": [-1.0, 1.0]}, _coefficients)
+_bags = _fitted(WeightedLLPRegressor, NUMBERS, _outputs)
 
 
 def _labels(options: Options) -> Run:
@@ -178,7 +172,7 @@ _FAMILIES: dict[str, tuple[Callable[[Options], Run], tuple[Options, ...]]] = {
         ({"delta": 0, "classes": [0, 1, 2]}, {}),
     ),
     "training.dpsgd.secret": (
-        lambda options: _regressor({**_SECRET, **options}),
+        lambda options: _regressor({**SECRET, **options}),
         # Without a clip nothing bounds the gradient of a secret row: refused.
         tuple(options for options in _SGD[:12] if options.get("clip", "auto") is not None),
     ),
@@ -258,8 +252,9 @@ def changed(claim: Claim) -> list[Claim]:
 def _tried(claim: Claim, pairs: list[Pair]) -> Iterator[tuple[Claim, list[Pair]]]:
     """Yield variants with as many pairs: the claim's, these with all rows of a person, or their own."""
     yield from ((variant, pairs) for variant in changed(claim))
-    whole = [persons.several(pair, claim.adjacency) for pair in pairs] if persons.variants(claim) else []
-    yield from ((variant, whole) for variant in persons.variants(claim))
+    owned = persons.variants(claim)
+    whole = [persons.several(pair, claim.adjacency) for pair in pairs] if owned else []
+    yield from ((variant, whole) for variant in owned)
     yield from ((member, list(islice(member.pairs(), len(pairs)))) for member in family.variants(claim))
 
 

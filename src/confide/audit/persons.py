@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit.family.shared import CODES, NUMBERS, POINTS, SECRET, SPARSE
 from confide.audit.neighbours import Rows, table
-from confide.audit.registry import Claim, Floats, Pair, random_state
+from confide.audit.registry import Claim, Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor
 from confide.privacy import Adjacency
@@ -29,10 +30,8 @@ from confide.training import (
     train,
 )
 
-Run = Callable[[Any, RandomStream], Any]
 #: Rows of a person.
 ROWS = 3
-_POINTS = np.array([[0.5, -0.25], [-1.0, 1.0], [0.0, 0.0]])
 
 
 def several(pair: Pair, adjacency: Adjacency) -> Pair:
@@ -62,7 +61,7 @@ def _estimator(make: Callable[..., Any], **options: Any) -> Run:
         model.fit(rows.X, rows.y)
         if hasattr(model, "coef_"):
             return np.append(model.coef_, model.intercept_)
-        return np.ravel(model.decision_function(_POINTS[:, : rows.X.shape[1]]))
+        return np.ravel(model.decision_function(POINTS[:, : rows.X.shape[1]]))
 
     return run
 
@@ -110,26 +109,22 @@ def _table(engine: str, adjacency: str, *, classes: bool = False, **options: Any
             held, epsilon=1, delta=0.001, engine=engine, adjacency=adjacency,
             random_state=random_state(stream), **options,
         )  # fmt: skip
-        asked = pd.DataFrame(_POINTS[:, : len(names)], columns=names)
+        asked = pd.DataFrame(POINTS[:, : len(names)], columns=names)
         return np.ravel(getattr(told.model, "decision_function", told.model.predict)(asked)).astype(float)
 
     return run
 
 
-_NUMBERS: dict[str, Any] = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1)}
-_CODES: dict[str, Any] = {"epsilon": 1, "delta": 0.001, "classes": [0, 1]}
-_SECRET: dict[str, Any] = {"public": None, "feature_bounds": (-1, 1), "adjacency": "replace_one"}
-_SPARSE: dict[str, Any] = {"size": 2, "epsilon": 1, "support": [0, 2], "feature_bounds": (-1, 1)}
 _STEPS: dict[str, Any] = {"steps": 4}
 
 #: Claim -> runs of its family, by name.
 _FAMILIES: dict[str, dict[str, Run]] = {
     "training.closed_form.spectral": {
-        "declared": _estimator(PrivateRegressor, engine="closed_form", **_NUMBERS),
+        "declared": _estimator(PrivateRegressor, engine="closed_form", **NUMBERS),
         "ids": _table("closed_form", "replace_label"),
     },
     "training.rounds": {
-        "declared": _estimator(PrivateRegressor, engine="rounds", **_NUMBERS),
+        "declared": _estimator(PrivateRegressor, engine="rounds", **NUMBERS),
         "ids": _table("rounds", "replace_label"),
     },
     "training.closed_form.classes": {"ids": _table("closed_form", "replace_label", classes=True)},
@@ -138,23 +133,23 @@ _FAMILIES: dict[str, dict[str, Run]] = {
     "training.dpsgd.classes": {"ids": _table("dpsgd", "replace_label", classes=True, **_STEPS)},
     "training.dpsgd.secret": {"ids": _table("dpsgd", "replace_one", **_STEPS)},
     "training.objective": {
-        "declared": _estimator(PrivateClassifier, engine="objective", **{**_CODES, **_SECRET, "delta": 0}),
+        "declared": _estimator(PrivateClassifier, engine="objective", **{**CODES, **SECRET, "delta": 0}),
     },
     "training.objective.gaussian": {
-        "declared": _estimator(PrivateClassifier, engine="objective", **_CODES, **_SECRET),
+        "declared": _estimator(PrivateClassifier, engine="objective", **CODES, **SECRET),
         "ids": _table("objective", "replace_one", classes=True),
     },
     "training.semi_sensitive": {"declared": _semi},
     "selection.gap_condition": {"declared": _gap},
     "pipeline.SparseRegressor.gaussian": {
         f"declared, {loss}": _estimator(
-            SparseRegressor, **_SPARSE, delta=0.001, target_bounds=(-1, 1), coefficient_loss=loss
+            SparseRegressor, **SPARSE, delta=0.001, target_bounds=(-1, 1), coefficient_loss=loss
         )
         for loss in ("squared", "huber")
     },
     "pipeline.SparseClassifier": {
         f"declared, {loss}": _estimator(
-            SparseClassifier, **_SPARSE, classes=[-1.0, 1.0], coefficient_loss=loss
+            SparseClassifier, **SPARSE, classes=[-1.0, 1.0], coefficient_loss=loss
         )
         for loss in ("squared", "logistic")
     },

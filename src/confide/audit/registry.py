@@ -26,6 +26,8 @@ from confide.privacy import Adjacency, exact
 from confide.privacy.exact import Amount
 
 Floats = NDArray[np.float64]
+#: One whole run: (table, stream) -> what it shows, as numbers.
+Run = Callable[[Any, RandomStream], Any]
 #: Outcome -> its probability, within [low, high]; complete. An outcome is a number or a tuple of numbers, or
 #: a text for what is lumped together (a tail).
 Law = Mapping[Any, tuple[Fraction, Fraction]]
@@ -135,7 +137,7 @@ class Claim:
     adjacency: Adjacency
     proof: str
     pairs: Callable[[], Iterable[Pair]] = field(repr=False)
-    run: Callable[[Any, RandomStream], Any] = field(repr=False)
+    run: Run = field(repr=False)
     outputs: Callable[[Any, int, RandomStream], Any] | None = field(default=None, repr=False)
     law: Callable[[Any], Law] | None = field(default=None, repr=False)
     fits: bool = True
@@ -186,7 +188,7 @@ def promise(
     adjacency: Adjacency | str,
     proof: str,
     pairs: Callable[[], Iterable[Pair]],
-    run: Callable[[Any, RandomStream], Any],
+    run: Run,
     **how: Any,
 ) -> Claim:
     """Register a claim from amounts (floats mean their shortest decimal) and the name of a relation."""

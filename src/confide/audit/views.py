@@ -34,11 +34,10 @@ from typing import Any
 import numpy as np
 
 from confide.audit.recorded import Mechanism
-from confide.audit.registry import Floats
+from confide.audit.registry import Floats, Run
 from confide.audit.replay import Recorder, recording
 from confide.mechanisms import RandomStream, Statistic
 
-Run = Callable[[Any, RandomStream], Any]
 Outputs = Callable[[Any, int, RandomStream], Floats]
 #: Mechanisms whose answers every claim covers, with the argument that is repeated.
 _SHOWN = {

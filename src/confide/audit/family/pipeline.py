@@ -15,7 +15,7 @@ import numpy as np
 from confide.audit.family.selection import far, framed
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows
-from confide.audit.registry import Floats, Pair, random_state
+from confide.audit.registry import Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream, seeded_stream
 from confide.pipeline import SparseClassifier, SparseRegressor, select_and_fit
 from confide.privacy import UNRECORDED, Adjacency, Event, Guarantee, exact
@@ -23,7 +23,6 @@ from confide.training import PrivateClassifier, PrivateRegressor
 from confide.tune import tune
 from confide.tune.scoring import split
 
-Run = Callable[[Any, RandomStream], Floats]
 #: Rows of one person in a table, and how many of them count.
 _OWNED, _CAP = 10, 3
 _FEW: dict[str, int] = {"few": 4, "many": 8}

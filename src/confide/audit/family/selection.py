@@ -14,7 +14,7 @@ import numpy as np
 
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows, pairs, table
-from confide.audit.registry import Floats, Pair, random_state
+from confide.audit.registry import Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.selection import SubsetProblem, SubsetSelector, gap_condition, select
 from confide.selection.baselines import LassoVotes, baseline
@@ -30,8 +30,6 @@ _RELATIONS = ("replace_one", "replace_label", "replace_private_part", "add_remov
 _ABOVE, _BELOW = (1e6, -1.0), (1.0, -1e308)
 #: Rows of one person in a table, and how many of them count.
 _OWNED, _CAP = 10, 3
-
-Run = Callable[[Any, RandomStream], Floats]
 
 
 def far(

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from confide.audit import neighbours
+from confide.audit.family.shared import AMOUNTS, CODES, NUMBERS, SECRET, WIDE, Options, amounts, estimator, of
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows, table
-from confide.audit.registry import Floats, Pair, random_state
+from confide.audit.registry import Floats, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.training import PrivateClassifier, PrivateRegressor, fit_hybrid
 
-Run = Callable[[Any, RandomStream], Any]
-Options = dict[str, Any]
-_WIDE = 6
-_ASKED = table(4, _WIDE, seed=9).X
-_NUMBERS: Options = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1), "engine": "dpsgd", "steps": 4}
-_CODES: Options = {"epsilon": 1, "delta": 0.001, "classes": [0, 1], "engine": "dpsgd", "steps": 4}
-_SECRET: Options = {"public": None, "feature_bounds": (-1, 1), "adjacency": "replace_one"}
+_STEPS: Options = {"engine": "dpsgd", "steps": 4}
 #: n is secret: a public number stands for it.
-_ADDED: Options = {**_SECRET, "adjacency": "add_remove_one", "max_rows": 4}
-_AMOUNTS: tuple[Options, ...] = ({"epsilon": 0.1, "delta": 1e-6}, {"epsilon": 8, "delta": 1e-12})
-
-
-def _estimator(make: Callable[..., Any], options: Options) -> Run:
-    def run(rows: Rows, stream: RandomStream) -> Floats:
-        model = make(**options, random_state=random_state(stream)).fit(rows.X, rows.y)
-        read = getattr(model, "decision_function", model.predict)
-        return np.ravel(read(_ASKED[:, : rows.X.shape[1]]))
-
-    return run
+_ADDED: Options = {**SECRET, "adjacency": "add_remove_one", "max_rows": 4}
 
 
 def _numbers(**options: Any) -> Run:
-    return _estimator(PrivateRegressor, {**_NUMBERS, **options})
+    return estimator(PrivateRegressor, **{**NUMBERS, **_STEPS, **options})
 
 
 def _codes(**options: Any) -> Run:
-    return _estimator(PrivateClassifier, {**_CODES, **options})
-
-
-def _amounts(make: Callable[..., Run]) -> Iterator[Variant]:
-    for given in _AMOUNTS:
-        name = f"epsilon {given['epsilon']:g}, delta {given['delta']:g}"
-        yield Variant(name, make(**given), epsilon=given["epsilon"])
-
-
-def _of(n: int, p: int, adjacency: str, *, classes: int = 0) -> Callable[[], list[Pair]]:
-    """Return a maker of neighbours of n rows and p columns, with labels in +-1 or so many classes."""
-
-    def pairs() -> list[Pair]:
-        base, ends = table(n, p, seed=3), (-1.0, 1.0)
-        if classes:
-            base, ends = Rows(base.X, np.arange(n, dtype=np.float64) % classes), (0.0, classes - 1.0)
-        return neighbours.pairs(base, adjacency, labels=ends)
-
-    return pairs
+    return estimator(PrivateClassifier, **{**CODES, **_STEPS, **options})
 
 
 def _request(relation: str, *, secret: bool, weighted: bool = False, **options: Any) -> Run:
@@ -85,10 +51,10 @@ _MLP: Options = {"model": "mlp", "hidden": (3,)}
 
 
 def _linear() -> Iterator[Variant]:
-    yield from _amounts(_numbers)
+    yield from amounts(_numbers)
     yield Variant("a hundred steps", _numbers(steps=100))
-    yield Variant("six columns", _numbers(), _of(12, _WIDE, _LABELS))
-    yield Variant("two blocks", _numbers(), _of(4_200, 2, _LABELS))
+    yield Variant("six columns", _numbers(), of(12, WIDE, _LABELS))
+    yield Variant("two blocks", _numbers(), of(4_200, 2, _LABELS))
     yield Variant("momentum, cosine", _request(_LABELS, secret=False, optimizer="sgd", schedule="cosine"))
     yield Variant("weights", _request(_LABELS, secret=False, weighted=True, weight_cap=2.0))
     yield Variant(
@@ -107,15 +73,15 @@ def _mlp() -> Iterator[Variant]:
 
 
 def _classes() -> Iterator[Variant]:
-    yield from _amounts(_codes)
-    three = _of(12, 2, _LABELS, classes=3)
+    yield from amounts(_codes)
+    three = of(12, 2, _LABELS, classes=3)
     yield Variant("three classes, MLP", _codes(**_MLP, classes=[0, 1, 2]), three)
     yield Variant("three classes, embedding", _codes(**_MLP, classes=[0, 1, 2], embedding=2), three)
     yield Variant("three classes, a hundred steps", _codes(classes=[0, 1, 2], steps=100), three)
 
 
 #: Amounts that are calibrated fast with batches.
-_FAST = _AMOUNTS[1]
+_FAST: Options = dict(zip(("epsilon", "delta"), AMOUNTS[1], strict=True))
 
 
 def _poisson() -> Iterator[Variant]:
@@ -127,26 +93,26 @@ def _poisson() -> Iterator[Variant]:
 
 def _secret() -> Iterator[Variant]:
     def numbers(**given: Any) -> Run:
-        return _numbers(**_SECRET, **given)
+        return _numbers(**SECRET, **given)
 
     def added(**given: Any) -> Run:
         return _numbers(**_ADDED, **given)
 
-    yield from _amounts(numbers)
+    yield from amounts(numbers)
     yield Variant("a hundred steps", numbers(steps=100))
-    yield Variant("six columns", numbers(), _of(4, _WIDE, "replace_one"))
+    yield Variant("six columns", numbers(), of(4, WIDE, "replace_one"))
     embedded: Options = {**_MLP, "embedding": 2}
     for relation, make in (("replace_one", numbers), ("add_remove_one", added)):
-        pairs = _of(3, 2, relation)
+        pairs = of(3, 2, relation)
         for name, options in (("MLP", _MLP), ("embedding", embedded), ("factorisation", {"model": "fm"})):
             yield Variant(f"{relation}, {name}", make(**options), pairs, relation)
         how: Options = {"rows": 4} if make is added else {}
         weighted = _request(relation, secret=True, weighted=True, weight_cap=2.0, **how)
         yield Variant(f"{relation}, weights", weighted, pairs, relation)
-    pairs, relation = _of(3, 2, "add_remove_one"), "add_remove_one"
+    pairs, relation = of(3, 2, "add_remove_one"), "add_remove_one"
     yield Variant("added", added(), pairs, relation)
     yield Variant("added, a hundred steps", added(steps=100), pairs, relation)
-    yield Variant("added, six columns", added(), _of(4, _WIDE, relation), relation)
+    yield Variant("added, six columns", added(), of(4, WIDE, relation), relation)
     yield Variant("added, clip 0.1", added(clip=0.1), pairs, relation)
 
 
@@ -167,7 +133,7 @@ def _hybrid(share: Any = 0.5, **options: Any) -> Run:
 
 
 def _hybrids() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _hybrid(**given))
+    yield from amounts(lambda **given: _hybrid(**given))
     yield Variant("a fifth for labels", _hybrid(0.2))
     yield Variant("MLP", _hybrid(**_MLP))
 

@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from confide.audit import neighbours
+from confide.audit.family.shared import (
+    AMOUNTS,
+    ASKED,
+    CODES,
+    NUMBERS,
+    SECRET,
+    WIDE,
+    Options,
+    amounts,
+    estimator,
+    of,
+)
 from confide.audit.family.steps import STEPS
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows, table
-from confide.audit.registry import Floats, Pair, random_state
+from confide.audit.registry import Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.training import (
     LabelPrivatizer,
@@ -25,63 +36,17 @@ from confide.training import (
     train,
 )
 
-Run = Callable[[Any, RandomStream], Any]
-Options = dict[str, Any]
-#: Small and large amounts of privacy, and both with a small delta: other branches than those of 1 and 0.001.
-AMOUNTS = ((0.1, 1e-6), (8, 1e-12))
-#: Columns of a wide table, and what a model of many columns is asked.
-_WIDE = 6
-_ASKED = table(4, _WIDE, seed=9).X
-
-
-def _estimator(
-    make: Callable[..., Any], *, cast: Callable[[Floats], Any] = np.asarray, **options: Any
-) -> Run:
-    """Return a run of an estimator; `cast` makes the matrix that it is given."""
-
-    def run(rows: Rows, stream: RandomStream) -> Floats:
-        with np.errstate(all="ignore"):
-            X = cast(rows.X)
-        model = make(**options, random_state=random_state(stream)).fit(X, rows.y)
-        read = getattr(model, "decision_function", model.predict)
-        return np.ravel(read(_ASKED[:, : rows.X.shape[1]]))
-
-    return run
-
 
 def _regressor(engine: str, *, cast: Callable[[Floats], Any] = np.asarray, **options: Any) -> Run:
-    base: Options = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1), "engine": engine}
-    return _estimator(PrivateRegressor, cast=cast, **{**base, **options})
+    return estimator(PrivateRegressor, cast=cast, **{**NUMBERS, "engine": engine, **options})
 
 
 def _classifier(engine: str, **options: Any) -> Run:
-    base: Options = {"epsilon": 1, "delta": 0.001, "classes": [0, 1], "engine": engine}
-    return _estimator(PrivateClassifier, **{**base, **options})
+    return estimator(PrivateClassifier, **{**CODES, "engine": engine, **options})
 
 
-def _of(n: int, p: int, adjacency: str, *, classes: int = 0) -> Callable[[], list[Pair]]:
-    """Return a maker of neighbours of n rows and p columns, with labels in +-1 or so many classes."""
-
-    def pairs() -> list[Pair]:
-        base = table(n, p, seed=3)
-        ends = (-1.0, 1.0)
-        if classes:
-            base, ends = Rows(base.X, np.arange(n, dtype=np.float64) % classes), (0.0, classes - 1.0)
-        return neighbours.pairs(base, adjacency, labels=ends)
-
-    return pairs
-
-
-_WIDE_LABELS = _of(12, _WIDE, "replace_label")
-_FIVE = _of(20, 2, "replace_label", classes=5)
-
-
-def _amounts(make: Callable[..., Run], *, delta: bool = True, **how: Any) -> Iterator[Variant]:
-    """Yield members that are small and large in epsilon (and delta)."""
-    for epsilon, lost in AMOUNTS:
-        given = {"epsilon": epsilon, "delta": lost} if delta else {"epsilon": epsilon}
-        name = ", ".join(f"{key} {value:g}" for key, value in given.items())
-        yield Variant(name, make(**given), epsilon=epsilon, **how)
+_WIDE_LABELS = of(12, WIDE, "replace_label")
+_FIVE = of(20, 2, "replace_label", classes=5)
 
 
 _CASTS: dict[str, Callable[[Floats], Any]] = {
@@ -94,39 +59,39 @@ _BLOCKS = 4_200
 
 
 def _closed_form() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _regressor("closed_form", **given))
+    yield from amounts(lambda **given: _regressor("closed_form", **given))
     for name, cast in _CASTS.items():
         yield Variant(name, _regressor("closed_form", cast=cast))
     yield Variant("six columns", _regressor("closed_form"), _WIDE_LABELS)
-    yield Variant("two blocks", _regressor("closed_form"), _of(_BLOCKS, 2, "replace_label"))
+    yield Variant("two blocks", _regressor("closed_form"), of(_BLOCKS, 2, "replace_label"))
     for name in ("closed_form", "rounds"):
         yield Variant(f"ids in two chunks, {name}", _chunks(name, "replace_label"), _persons_labels)
 
 
 def _rounds() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _regressor("rounds", **given))
+    yield from amounts(lambda **given: _regressor("rounds", **given))
     yield Variant("six columns", _regressor("rounds"), _WIDE_LABELS)
     yield Variant("integers", _regressor("rounds", cast=_CASTS["integers"]))
 
 
 def _several_rounds() -> Iterator[Variant]:
     yield Variant("epsilon 8, delta 1e-12", _regressor("rounds", epsilon=8, delta=1e-12))
-    yield Variant("more rounds", _regressor("rounds"), _of(1_000, 2, "replace_label"))
+    yield Variant("more rounds", _regressor("rounds"), of(1_000, 2, "replace_label"))
     plain = _regressor("rounds", leverage=0.5, shrinkage=False, cast=_CASTS["columns first"])
     yield Variant("shortened rows, not shrunk, columns first", plain)
 
 
 def _classes() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _classifier("closed_form", **given))
+    yield from amounts(lambda **given: _classifier("closed_form", **given))
     five = list(range(5))
     yield Variant("five classes", _classifier("closed_form", classes=five), _FIVE)
-    pairs = _of(_BLOCKS, 2, "replace_label", classes=2)
+    pairs = of(_BLOCKS, 2, "replace_label", classes=2)
     yield Variant("two blocks", _classifier("closed_form"), pairs)
 
 
 def _responses() -> Iterator[Variant]:
     how: Options = {"delta": 0}
-    yield from _amounts(
+    yield from amounts(
         lambda epsilon: _classifier("randomized_response", epsilon=epsilon, **how), delta=False
     )
     five = list(range(5))
@@ -135,14 +100,13 @@ def _responses() -> Iterator[Variant]:
         yield Variant(f"five classes, epsilon {epsilon}", run, _FIVE, epsilon=epsilon)
 
 
-_SECRET: Options = {"adjacency": "replace_one", "public": None, "feature_bounds": (-1, 1)}
-_WIDE_SIGNS = _of(4, _WIDE, "replace_one", classes=2)
+_WIDE_SIGNS = of(4, WIDE, "replace_one", classes=2)
 
 
 def _objective(delta: bool) -> Iterator[Variant]:
-    amount: Options = {**_SECRET} if delta else {**_SECRET, "delta": 0}
-    pairs = _of(4, 2, "replace_one", classes=2)
-    yield from _amounts(
+    amount: Options = {**SECRET} if delta else {**SECRET, "delta": 0}
+    pairs = of(4, 2, "replace_one", classes=2)
+    yield from amounts(
         lambda **given: _classifier("objective", **{**amount, **given}), delta=delta, pairs=pairs
     )
     yield Variant("six columns", _classifier("objective", **amount), _WIDE_SIGNS)
@@ -185,8 +149,8 @@ def _moments(fit: Callable[..., Any], adjacency: str, *, lost: bool) -> Iterator
 
         return run
 
-    yield from _amounts(make, delta=lost)
-    wide = _of(4, _WIDE, adjacency)
+    yield from amounts(make, delta=lost)
+    wide = of(4, WIDE, adjacency)
     yield Variant("six columns", make(), wide)
     yield Variant("six columns, no intercept", make(intercept=False), wide)
     yield Variant("bounds of 2 and 3", make(cast=lambda X: 2 * X, feature_bound=2.0, target_bound=3.0))
@@ -201,8 +165,8 @@ def _moments(fit: Callable[..., Any], adjacency: str, *, lost: bool) -> Iterator
 
 def _semi(public: int = 2, **options: Any) -> Run:
     """Return a run of the estimator: so many public columns, and those of the table."""
-    base: Options = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1), "feature_bounds": (-1, 1)}
-    base |= {"engine": "semi_sensitive", "adjacency": "replace_private_part"}
+    base: Options = {**NUMBERS, "feature_bounds": (-1, 1), "engine": "semi_sensitive"}
+    base |= {"adjacency": "replace_private_part"}
 
     def run(rows: Rows, stream: RandomStream) -> Floats:
         X = np.hstack([table(rows.y.size, public, seed=2).X, rows.X])
@@ -223,9 +187,9 @@ def _semi_norm(rows: Rows, stream: RandomStream) -> Floats:
 
 
 def _semi_sensitive() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _semi(**given))
+    yield from amounts(lambda **given: _semi(**given))
     # So many rows and so little noise that private columns are worth it.
-    wide = _of(240, _WIDE, "replace_private_part")
+    wide = of(240, WIDE, "replace_private_part")
     yield Variant("six columns", _semi(3, epsilon=8), wide)
     yield Variant("shortened rows", _semi_norm, wide)
     yield Variant("private bounds", _semi(feature_bounds=(-2.0, 1.0)))
@@ -233,8 +197,7 @@ def _semi_sensitive() -> Iterator[Variant]:
 
 
 def _bags(**options: Any) -> Run:
-    base: Options = {"epsilon": 1, "delta": 0.001, "target_bounds": (-1, 1)}
-    return _estimator(WeightedLLPRegressor, **{**base, **options})
+    return estimator(WeightedLLPRegressor, **{**NUMBERS, **options})
 
 
 #: A seed that gives the row that differs a weight near the largest.
@@ -242,7 +205,7 @@ _HEAVY = 18
 
 
 def _weighted() -> Iterator[Variant]:
-    yield from _amounts(lambda **given: _bags(**given))
+    yield from amounts(lambda **given: _bags(**given))
     yield Variant("normal weights", _bags(weights="gaussian", bag_size=2, bag_seed=_HEAVY))
     yield Variant("bags of one, six columns", _bags(bag_size=1), _WIDE_LABELS)
 
@@ -329,7 +292,7 @@ def _chunks(engine: str, adjacency: str) -> Run:
             ChunkedTable(schema, parts), epsilon=1, delta=0.001, engine=engine, adjacency=adjacency,
             random_state=random_state(stream),
         )  # fmt: skip
-        return np.ravel(told.model.predict(pd.DataFrame(_ASKED[:, :2], columns=["a", "b"]))).astype(float)
+        return np.ravel(told.model.predict(pd.DataFrame(ASKED[:, :2], columns=["a", "b"]))).astype(float)
 
     return run
 

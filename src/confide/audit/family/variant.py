@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from confide.audit.registry import Pair
-from confide.mechanisms import RandomStream
+from confide.audit.registry import Pair, Run
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Variant:
     """
 
     name: str
-    run: Callable[[Any, RandomStream], Any] = field(repr=False)
+    run: Run = field(repr=False)
     pairs: Callable[[], Iterable[Pair]] | None = field(default=None, repr=False)
     adjacency: str | None = None
     epsilon: float | None = None
