@@ -242,6 +242,23 @@ def test_persons(tmp_path):
     assert chunked.statistics.sensitivity == pytest.approx(result.statistics.sensitivity, rel=0.02)
 
 
+@pytest.mark.parametrize("engine", ["rounds", "closed_form"])
+def test_a_chunk_whose_rows_are_all_beyond_the_limit_of_their_persons_is_empty(engine, tmp_path):
+    # Rows 100 to 199 are of persons who have all their rows before.
+    data = frame(300).assign(person=np.r_[np.arange(100), np.arange(100), np.arange(100, 200)])
+    spec = with_column("person", {"role": "id"})
+    spec["table"] = {**SCHEMA["table"], "max_rows_per_id": 1}
+    path = tmp_path / "persons.parquet"
+    data.to_parquet(path)
+    whole, parts = (
+        train(table, **ASK, engine=engine, random_state=3)
+        for table in (Table.read(path, spec), Table.scan(path, spec, chunk_rows=100))
+    )
+    assert parts.guarantee == whole.guarantee
+    for name, value in whole.coefficients.items():
+        assert parts.coefficients[name] == pytest.approx(value, abs=1e-5)
+
+
 def test_private_columns_need_their_relation(tmp_path):
     schema = with_column("illness", {"role": "private", "lower": 0, "upper": 1})
     table = Watched(Table.from_frame(frame().assign(illness=0.5), schema))

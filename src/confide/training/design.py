@@ -44,8 +44,10 @@ class Source:
     bounded: bool = False
 
     def blocks(self) -> Iterator[PublicMatrix]:
-        """Yield consecutive blocks of at most `BLOCK` rows."""
+        """Yield consecutive blocks of at most `BLOCK` rows; none for a matrix without rows."""
         for matrix in self.read():
+            if matrix.shape[0] == 0:  # a chunk whose rows are all beyond the limit of their persons
+                continue
             matrix = finite_rows(matrix)
             if matrix.shape[1] != len(self.names):
                 raise DataError(
@@ -190,6 +192,8 @@ def _ranges(source: Source, intercept: bool) -> tuple[Floats, Floats]:
             low = np.minimum(low, block.min(axis=0).toarray().ravel())
             high = np.maximum(high, block.max(axis=0).toarray().ravel())
     p = len(source.names)
+    if np.any(low > high):
+        raise DataError("The public design has no rows.", "Pass at least one row.")
     low, high = np.broadcast_to(low, p).astype(float), np.broadcast_to(high, p).astype(float)
     if not intercept or any_sparse:
         half = np.maximum(np.abs(low), np.abs(high))

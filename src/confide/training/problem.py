@@ -105,7 +105,7 @@ class LinearProblem:
     def normalised(self, labels: npt.ArrayLike) -> Floats:
         """Return t in [-1, 1], shape [any]; NaN is the middle (0), infinities the bounds. Never warns."""
         y = np.asarray(labels, dtype=np.float64)
-        y = y.reshape(y.shape[0], -1)
+        y = y.reshape(y.shape[0], math.prod(y.shape[1:]))
         if y.shape[1] != 1:
             raise DataError(
                 f"The label has {y.shape[1]} columns.", "Pass one label a row: shape (n,) or (n, 1)."
