@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from instances import LOSSES, epsilon_of, problem, random_problem, table
 from scipy.stats import chisquare
 
+from confide.audit.family.selection import far
 from confide.errors import ParameterError
 from confide.mechanisms import seeded_stream
-from confide.selection import SubsetProblem, draw, law
+from confide.selection import SubsetProblem, draw, envelope, law
 from confide.selection.draws import make_envelope, sample
 from confide.selection.envelope import EnvelopeError
 from confide.selection.exponent import exponent
@@ -194,3 +197,16 @@ def test_problems_pickle():
     again = pickle.loads(pickle.dumps(made))
     assert isinstance(again, SubsetProblem)
     assert law(again, "exponential", 1, "replace_one") == law(made, "exponential", 1, "replace_one")
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
+def test_a_seed_draws_one_result_however_busy_the_machine_is(mechanism, monkeypatch):
+    # How far buckets are split is a matter of time where nobody wants the draw again.
+    made = far("replace_private_part", 3, few=300, many=600).here
+    asked = SubsetProblem(made.X, made.y, 3, feature_bound=1.0, target_bound=1.0)
+    found = []
+    for pace in (0.0, 1e-6, 1.0, 1e3):
+        clock = itertools.accumulate(itertools.repeat(pace))
+        monkeypatch.setattr(envelope, "time", SimpleNamespace(perf_counter=lambda clock=clock: next(clock)))
+        found.append(draw(asked, mechanism, 1, "replace_one", random_state=3, size=40))
+    assert found[0] == found[1] == found[2] == found[3]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms import weighted_choice
-from confide.mechanisms.stream import RandomStream
+from confide.mechanisms.stream import RandomStream, is_certified
 from confide.selection.bounds import Bound, Bounder, candidates, tree_of
 from confide.selection.problem import SubsetProblem
 from confide.selection.symmetric import fill_tree, walk_many
@@ -23,6 +23,8 @@ from confide.selection.symmetric import fill_tree, walk_many
 #: Bytes of trees that are kept, and of buckets that `refine` makes by default.
 _TREES = 1 << 28
 _BUCKETS = 1 << 31
+#: What a bound and the least splitting that is worth while take, in trial proposals: of a seeded stream.
+_BOUND, _LEAST = 20, 500
 
 Floats = npt.NDArray[np.float64]
 Supports = npt.NDArray[np.int64]
@@ -79,6 +81,7 @@ class Envelope:
         self._serial = 0
         self._log_weights: Floats | None = None
         self._room = _TREES
+        self._work = 0
         root = self._make((), (), problem.size, None)
         assert root is not None
         self.reference = self._best_guess(root)
@@ -107,6 +110,7 @@ class Envelope:
         free = np.ones(self.problem.p, dtype=np.bool_)
         free[list(pinned)] = False
         free[list(excluded)] = False
+        self._work += _BOUND
         bound = self.bounder.bound(np.array(pinned, dtype=np.int64), free, left, guess)
         return Bucket(pinned, excluded, left, bound, bound.mass + self.eta * self.reference)
 
@@ -245,24 +249,27 @@ class Envelope:
             For trial proposals.
         acceptance : float, optional
             Share to reach; by default until `draws` accepted proposals are expected to take less time than
-            the splitting took (so that the whole takes at most about twice the least time).
+            the splitting took (so that the whole takes at most about twice the least time). With a seeded
+            stream work is counted in place of time: one seed draws one result, however busy the machine is.
         seconds, most : float, int
             Limits of time and buckets (by default 2 GB of them): they change when to stop, never the law.
         """
-        start = time.perf_counter()
+        start, begun, counted = time.perf_counter(), self._work, not is_certified(stream)
         if most is None:
             most = max(32, min(1 << 16, _BUCKETS // (8 * self.problem.p)))
         batch = 8
         while True:
             before = time.perf_counter()
             share = self.acceptance(24, stream)
+            self._work += 24
             now = time.perf_counter()
             if acceptance is not None:
                 # 24 trials are cheap and noisy: confirm what they promise.
                 enough = share >= acceptance and (share := self.acceptance(200, stream)) >= acceptance
             else:
-                each = (now - before) / 24
-                enough = share >= 0.5 or draws * each <= share * max(now - start, 0.01)
+                each = 1.0 if counted else (now - before) / 24
+                spent = max(self._work - begun, _LEAST) if counted else max(now - start, 0.01)
+                enough = share >= 0.5 or draws * each <= share * spent
             if enough or now - start > seconds or len(self.buckets) >= most:
                 return share
             if self.split(batch) == 0:
