@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from confide.audit import Finding, Verdict, blackbox, claims, options, replay, sides
+from confide.audit import Finding, Verdict, blackbox, claims, options, page, registry, replay, run, sides
 from confide.audit.finding import judge
 from confide.audit.standing import LEVEL, How, Standing, Tried, least, standings
 from confide.mechanisms import seeded_stream
@@ -64,6 +65,26 @@ def test_a_claim_stands_as_its_findings_say(findings, how, told):
     assert str(one) == told
     assert one.verdict is (BROKEN if how is How.BROKEN else HOLDS)
     assert one.to_dict()["told"] == told
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [(0.0, "0%"), (math.nan, "0%"), (0.5, "more than 100%"), (math.inf, "more than 100%")],
+)
+def test_a_claim_that_nothing_at_all_is_told_stands_too(measured, told):
+    (claim,) = claims("labels.rounding")
+    one = Standing(replace(claim, epsilon=Fraction(0)), (Finding(claim.name, "exact", HOLDS, measured),))
+    assert one.share == told
+    assert 'class="claimed"' in page._bar(one)
+
+
+def test_an_audit_of_a_claim_of_epsilon_0_ends(monkeypatch):
+    (claim,) = claims("mechanisms.bernoulli_exp")
+    monkeypatch.setitem(registry._CLAIMS, claim.name, replace(claim, epsilon=Fraction(0)))
+    found = run.audit(claim.name, seed=0)
+    assert [one.how for one in standings(found.findings)] == [How.BROKEN]
+    assert "broken by exact" in page.page(found)
+    assert found.to_dict()["broken"] == [claim.name]
 
 
 def test_a_bound_above_the_claim_decides_before_proofs_and_p_values():

@@ -50,6 +50,8 @@ summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 
 #: Layers with a table of their own.
 _APART = ("poisoning", "run time")
+#: Length at most of a bar that passes its claim, in claims.
+_OVER = 1.3
 _SECTIONS = (
     ("claims", "Claims"),
     ("layers", "What is tried"),
@@ -213,7 +215,7 @@ def _told(one: Standing) -> Safe:
 
 def _bar(one: Standing) -> Safe:
     measured, epsilon = one.worst.measured, one.claim.epsilon
-    share = 0.0 if math.isnan(measured) else min(1.3, measured / float(epsilon))
+    share = min(_OVER, measured / float(epsilon) if epsilon else math.inf) if measured > 0 else 0.0
     claimed, bound = one.numbers
     told = f"{one.claim.name}: measured {bound or 'nothing'} of {claimed} claimed"
     own = "over" if one.how is How.BROKEN else "measured"

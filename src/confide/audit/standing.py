@@ -120,10 +120,12 @@ class Standing:
     @property
     def share(self) -> str:
         """How much of the claim was measured, rounded down."""
-        if not math.isfinite(self.worst.measured):
-            return "0%" if math.isnan(self.worst.measured) else "more than 100%"
+        if not self.worst.measured > 0:
+            return "0%"
+        if not self.claim.epsilon or math.isinf(self.worst.measured):
+            return "more than 100%"
         share = math.floor(100 * Fraction(self.worst.measured) / self.claim.epsilon)
-        return f"{share}%" if share or not self.worst.measured else "less than 1%"
+        return f"{share}%" if share else "less than 1%"
 
     def _rests(self) -> str:
         """Name the layers that would show one counter-example: counts that saw nothing show no privacy."""
