@@ -1,6 +1,7 @@
 """Public and private columns in one linear fit: sensitivity of the joint release, limits, and its accuracy."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -302,6 +303,14 @@ def test_weights_are_not_accepted():  # F45
     X, Z, y = table()
     with pytest.raises(TypeError):
         fit_semi_sensitive(X, Z, y, 1, 1e-6, target_bounds=(-4, 4), sample_weight=np.ones(60))
+
+
+def test_a_fit_is_handed_on_without_the_table():
+    X, Z, y = table()
+    fit = fit_semi_sensitive(X, Z, y, 1, 1e-6, private_bounds=(-2, 3), target_bounds=(-4, 4), random_state=1)
+    assert list(fit.columns.read()) == []
+    copy = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(copy.predict(X, Z), fit.predict(X, Z))
 
 
 def test_rows_stay_within_their_norm():

@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -40,6 +41,31 @@ _TOLD = {
     "confide.training.sgd.checkpoint:charged_once": "charged",
     "confide.privacy.guarantee:Guarantee.__init__": "promised",
     "confide.training.sgd.batches:poisson_batches": "sampled",
+    # What comes out of them is released, or (`held`) as secret as its table.
+    **dict.fromkeys(
+        (
+            "confide.training.estimator:PrivateRegressor.fit",
+            "confide.training.classifier:PrivateClassifier.fit",
+            "confide.training.labels.llp:WeightedLLPRegressor.fit",
+            "confide.training.labels.estimator:LabelPrivatizer.fit",
+            "confide.training.labels.estimator:PrivateLabelRegressor.fit",
+            "confide.training.labels.estimator:PrivateLabelClassifier.fit",
+            "confide.training.front:train",
+            "confide.training.least_squares:adassp",
+            "confide.training.least_squares:noisy_statistics",
+            "confide.training.boosting:boosted_adassp",
+            "confide.training.semi_sensitive:fit_semi_sensitive",
+            "confide.training.hybrid:fit_hybrid",
+            "confide.selection.estimator:SubsetSelector.fit",
+            "confide.selection.front:select",
+            "confide.selection.gap:gap_condition",
+            "confide.pipeline.shell:SparseEstimator.fit",
+            "confide.pipeline.front:select_and_fit",
+            "confide.tune.front:tune",
+        ),
+        "released",
+    ),
+    "confide.prediction.estimator:CertifiedClassifier.fit": "held",
 }
 
 
@@ -84,6 +110,8 @@ class Outcome:
     calls : tuple of Call
     seconds : float
         CPU time.
+    portraits : tuple of str
+        Of what was fitted, where the recorder draws them.
     """
 
     output: Any
@@ -93,6 +121,7 @@ class Outcome:
     charges: tuple[Guarantee, ...]
     calls: tuple[Call, ...]
     seconds: float
+    portraits: tuple[str, ...] = ()
 
 
 class Recorder:
@@ -101,6 +130,7 @@ class Recorder:
     def __init__(self, answers: tuple[Call, ...] | None = None) -> None:
         self.calls: list[Call] = []
         self.charges: list[Guarantee] = []
+        self.portraits: list[str] = []
         self._answers = answers
         self._inside = False
 
@@ -111,6 +141,14 @@ class Recorder:
 
     def promised(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Let a guarantee be made."""
+        return run(*args, **named)
+
+    def released(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a model be fitted that is handed on."""
+        return run(*args, **named)
+
+    def held(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a model be fitted that is as secret as its table."""
         return run(*args, **named)
 
     def met(self, mechanism: Mechanism, given: Arguments) -> None:
@@ -173,6 +211,7 @@ def _wrapper(mechanism: Mechanism, run: Callable[..., Any]) -> Callable[..., Any
 
 
 def _observer(method: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run)
     def observed(*args: Any, **named: Any) -> Any:
         return getattr(_active[-1], method)(run, args, named) if _active else run(*args, **named)
 
@@ -265,7 +304,8 @@ def observe(run: Callable[[], Any], recorder: Recorder) -> Outcome:
     cells = None if output is None else np.asarray(output)
     kind = "" if cells is None else f"{type(output).__name__} {cells.dtype} {cells.shape}"
     said = (*(f"{w.category.__name__}: {w.message}" for w in warned), *log.lines, text.getvalue())
-    return Outcome(cells, kind, error, said, tuple(recorder.charges), tuple(recorder.calls), seconds)
+    charges, calls, portraits = tuple(recorder.charges), tuple(recorder.calls), tuple(recorder.portraits)
+    return Outcome(cells, kind, error, said, charges, calls, seconds, portraits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +318,7 @@ class Replayed:
     there: Outcome
 
 
-def replay(claim: Claim, pair: Pair, seed: int = 0) -> Replayed:
+def replay(claim: Claim, pair: Pair, seed: int = 0, *, kind: type[Recorder] = Recorder) -> Replayed:
     """Record a claim's run on one table of a pair and replay it on both, with one seed.
 
     Parameters
@@ -287,10 +327,12 @@ def replay(claim: Claim, pair: Pair, seed: int = 0) -> Replayed:
     pair : Pair
     seed : int
         Of the run's own draws.
+    kind : type
+        Of the recorders.
     """
 
     def on(table: Any, answers: tuple[Call, ...] | None) -> Outcome:
-        return observe(lambda: claim.run(table, seeded_stream(seed)), Recorder(answers))
+        return observe(lambda: claim.run(table, seeded_stream(seed)), kind(answers))
 
     told = on(pair.here, None)
     return Replayed(pair, told, on(pair.here, told.calls), on(pair.there, told.calls))

@@ -8,6 +8,7 @@ warnings, logs, print       differ, since the answer may be told
 calls of mechanisms         frozen
 charges                     frozen, and on two runs of their own
 type, dtype, shape          the same
+what was fitted             frozen: all that it holds and shows (`portrait`)
 grid of each release        the same step, and released values are its multiples, on both tables
 last bits of the output     many runs of their own: `support`
 CPU time                    reported, not judged, since no guarantee covers it: `pace`
@@ -19,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -29,6 +30,7 @@ import numpy as np
 from confide.audit import blackbox
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import many
+from confide.audit.portrait import portrait, surface
 from confide.audit.registry import Claim, Floats, Pair
 from confide.audit.replay import Fault, Outcome, Recorder, observe, replay
 from confide.errors import ConfideError
@@ -44,6 +46,22 @@ _COLUMNS, _LEARNING = 32, 1e-4
 _ZERO = 2000.0
 
 
+class Sitting(Recorder):
+    """Draws a portrait of each model that is fitted."""
+
+    def released(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Draw all that a model holds and shows."""
+        made = run(*args, **named)
+        self.portraits.append(portrait(made))
+        return made
+
+    def held(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Draw what a secret model shows."""
+        made = run(*args, **named)
+        self.portraits.append(surface(made))
+        return made
+
+
 def seen(claim: Claim, pair: Pair, seed: int = 0) -> Iterator[tuple[Outcome, Outcome, bool]]:
     """Yield outcomes of one run on both tables, and whether the mechanisms' answers were frozen.
 
@@ -53,7 +71,7 @@ def seen(claim: Claim, pair: Pair, seed: int = 0) -> Iterator[tuple[Outcome, Out
     if not claim.replayed:
         yield observe(lambda: claim.run(pair.here, seeded_stream(seed)), Recorder()), there, False
         return
-    told = replay(claim, pair, seed)
+    told = replay(claim, pair, seed, kind=Sitting)
     yield told.recorded, there, False
     yield told.here, told.there, True
 
@@ -65,6 +83,8 @@ def differences(here: Outcome, there: Outcome, *, frozen: bool) -> Iterator[str]
             yield "an exception or its message differs"
         if here.said != there.said:
             yield "a warning, a log line or printed text differs"
+        if here.portraits != there.portraits:
+            yield "what a fitted model holds or shows differs"
     if len(here.calls) != len(there.calls) and (frozen or _straight(here, there)):
         yield "the number of mechanism calls differs"
     if here.charges != there.charges:

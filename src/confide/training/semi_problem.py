@@ -50,7 +50,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,10 @@ _WIDEST = 2.0**50
 #: Prior of the public choice of weights, in units of half-ranges: variance of the label that columns explain,
 #: the private columns' part of it, and the variance of a private column about its fit on the public ones.
 _SIGNAL, _PRIVATE, _SPREAD = 4.0 / 162.0, 0.25, 0.15
+
+
+def _no_rows() -> Iterator[Floats]:
+    return iter(())
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,10 @@ class PrivateColumns:
                 # A margin for the rounding of the norms and of the product.
                 z *= np.minimum(1.0, self.norm / np.maximum(norms, 1e-300))[:, None] * (1 - 2.0**-42)
         return z
+
+    def without_rows(self) -> PrivateColumns:
+        """Return the same bounds for the rows that a model is asked: nothing of the table is held."""
+        return replace(self, read=_no_rows)
 
     def blocks(self) -> Iterator[Floats]:
         """Yield normalised rows in the blocks of `Source.blocks`."""

@@ -357,7 +357,7 @@ def assemble(
         values[1:],
         slope,
         (problem.lower, problem.upper),
-        private,
+        private.without_rows(),  # a model is handed on, and must not hold the table
         epsilon,
         delta,
         event,

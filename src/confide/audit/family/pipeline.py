@@ -112,6 +112,10 @@ class Witness:
     def __sklearn_clone__(self) -> Witness:
         return Witness(self.seen, self.relation, self.public, self.target_bounds)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what it saw, which is no part of a model (`portrait`)."""
+        return {name: told for name, told in vars(self).items() if name != "seen"}
+
     def fit(self, X: Any, y: Any) -> Witness:
         """Keep rows and labels."""
         self.seen.append(("fit", np.column_stack([X, np.asarray(y, dtype=np.float64)])))
