@@ -22,8 +22,10 @@ a channel of one output                as one of two: how many there are may fol
 a baseline of several columns          a draw a column, a share of epsilon each: what it may be at the least
 an epoch of the sparse vector          once, however often it is asked
 a choice by weights                    nothing: `replay` holds its log-ratios against the claim
-a random number of runs                the whole is not composed (`tune.random_stopping` has its law); each
-                                       run is, against its own charge
+a random number of runs                the best of them is held against the charge, each run against its own
+                                       charge; no more fits or scores than runs were drawn, by the law that
+                                       the event names
+a run that is charged once             one charge, however often it goes on
 a charge that is refused               is none
 no charge and no guarantee             the calls against the claim alone
 =====================================  ===============================================================
@@ -39,7 +41,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from confide.audit import losses
+from confide.audit import best, losses
 from confide.audit.finding import Finding, Verdict
 from confide.audit.losses import Cost
 from confide.audit.recorded import Arguments, Mechanism
@@ -76,10 +78,22 @@ class Spent:
     guarantee : Guarantee or None
         None for a whole run.
     costs : list of Cost
+    inner : list of Spent
+        Charges inside of it.
+    own : int
+        Costs that lie in none of these.
+    law : Stopping or None
+        Of the number of runs that was drawn inside of it.
+    runs : int
+        That number.
     """
 
     guarantee: Guarantee | None = None
     costs: list[Cost] = field(default_factory=list)
+    inner: list[Spent] = field(default_factory=list)
+    own: int = 0
+    law: Any = None
+    runs: int = 0
 
 
 class Till(Recorder):
@@ -96,20 +110,41 @@ class Till(Recorder):
         self._open: list[Spent] = [self.whole]
         self._epochs: list[Any] = []
         self._rate = 1.0
+        self._once: dict[Any, Spent] = {}
+        #: Steps on the present batch, since it was drawn.
+        self._used = 0
 
     def charged(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Keep a charge that is admitted, with what is spent inside of it."""
+        return self._charge(run, args, named, None)
+
+    def charged_once(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep the charge of a run that may go on: what is spent then is spent under the same charge."""
+        return self._charge(run, args, named, args[2] if len(args) > 2 else named["run"])
+
+    def stopped(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep the number of runs, and its law."""
+        spent = self._open[-1]
+        spent.law, spent.runs = args[0] if args else named["law"], run(*args, **named)
+        return spent.runs
+
+    def _charge(self, run: Callable[..., Any], args: Any, named: Any, key: Any) -> Any:
         guarantee = args[1]
         self.charges.append(guarantee)
 
         @contextmanager
         def inside() -> Iterator[Any]:
             with run(*args, **named) as reservation:
-                spent = Spent(guarantee)
-                self.paid.append(spent)
-                if len(self._open) == 1:
-                    self.outermost.append(guarantee)
-                    self.random |= guarantee.event.mechanism == RANDOM_STOPPING
+                known = self._once.get(key)
+                spent = Spent(guarantee) if known is None else known
+                if known is None:
+                    self.paid.append(spent)
+                    self._open[-1].inner.append(spent)
+                    if len(self._open) == 1:
+                        self.outermost.append(guarantee)
+                        self.random |= guarantee.event.mechanism == RANDOM_STOPPING
+                    if key is not None:
+                        self._once[key] = spent
                 self._open.append(spent)
                 self._rate = 1.0  # of batches of this fit alone
                 try:
@@ -128,26 +163,44 @@ class Till(Recorder):
         """Keep the rate of the batches that follow."""
         scale = named["scale"] if "scale" in named else args[1]
         self._rate = -math.expm1(-1 / scale)
-        return run(*args, **named)
+
+        def fresh() -> Iterator[Any]:
+            for batch in run(*args, **named):
+                self._used = 0
+                yield batch
+
+        return fresh()
 
     def met(self, mechanism: Mechanism, given: Arguments) -> None:
         """Add what one call costs to all that it falls under."""
         costs = list(self._costs(mechanism.name, given))
+        self._open[-1].own += len(costs)
         for spent in self._open:
+            if mechanism.name == "step_answer" and self._used > 1 and self._rate < 1:
+                # On a batch that was used before: all steps on it cost what one of less noise does.
+                before = self._step(given["noise_multiplier"], self._used - 1)
+                spent.costs = [cost for i, cost in enumerate(spent.costs) if i != _last(spent.costs, before)]
             spent.costs += costs
 
     def _costs(self, name: str, given: Arguments) -> Iterable[Cost]:
         if name == "step_answer":
-            return [self._step(given["noise_multiplier"])]
+            self._used += 1
+            return [self._step(given["noise_multiplier"], self._used if self._rate < 1 else 1)]
         if name == "SparseVector.above_many":
             if any(given["self"] is epoch for epoch in self._epochs):
                 return []
             self._epochs.append(given["self"])
         return _COSTS[name](given) if name in _COSTS else []
 
-    def _step(self, multiplier: Any) -> Cost:
+    def _step(self, multiplier: Any, times: int) -> Cost:
+        """Return the cost of so many steps on one batch: a row is in all of them, or in none."""
         added = self._adjacency is Adjacency.ADD_REMOVE_ONE
-        return losses.sampled(multiplier, self._rate, added=added)
+        return losses.sampled(multiplier / math.sqrt(times), self._rate, added=added)
+
+
+def _last(costs: list[Cost], cost: Cost) -> int:
+    """Return the last place of a cost; -1 where it is none."""
+    return max((i for i, one in enumerate(costs) if one == cost), default=-1)
 
 
 def _channel(given: Arguments) -> list[Cost]:
@@ -216,6 +269,7 @@ def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
     if adjacency not in _HOLDS[told.adjacency]:
         yield f"what is charged holds under {told.adjacency.value}, the claim under {adjacency.value}"
     if told.event.mechanism == RANDOM_STOPPING:
+        yield from _stopped(spent)
         return
     if _passes(spent.costs, told.epsilon, told.delta):
         yield f"the calls cost {_text(spent.costs, told.delta)}, charged is {_pair(told)}"
@@ -232,6 +286,25 @@ def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
         if losses.delta(spent.costs, epsilon) > losses.delta(described, epsilon) + above:
             yield f"the event says less than the calls cost at epsilon {epsilon:.4g}"
             return
+
+
+def _stopped(spent: Spent) -> Iterator[str]:
+    """Yield where the best of a random number of runs costs more than is charged for it."""
+    told = spent.guarantee
+    assert told is not None
+    event = told.event
+    eta, gamma = (float(Fraction(str(event[name]))) for name in ("eta", "gamma"))
+    if spent.law is None or (float(spent.law.eta), float(spent.law.gamma)) != (eta, gamma):
+        yield "the number of runs is not drawn by the law that the event names"
+    elif max(len(spent.inner), spent.own) > spent.runs:
+        yield f"{len(spent.inner)} fits and {spent.own} scores of {spent.runs} runs"
+    parts = [costs for part in event.parts if (costs := losses.of_event(part)) is not None]
+    made = [tuple(run.costs) for run in spent.inner]
+    epsilon, delta = float(told.epsilon) * (1 + _ROUNDING), float(told.delta) * (1 + _ROUNDING)
+    for costs in dict.fromkeys((*parts, *made)):
+        # One pair alone: of others, what they cost together is no score.
+        if len(costs) == 1 and best.delta(costs[0], eta, gamma, epsilon) > delta + best.ERROR:
+            yield f"the best of runs that cost {_text(costs, delta)} costs more than {_pair(told)}"
 
 
 def _passes(costs: Iterable[Cost], epsilon: Any, delta: Any) -> bool:

@@ -5,7 +5,7 @@ mechanism                             must be equal                             
 ====================================  ============================================  ====================
 gaussian_release, step_answer         grid, sensitivity, multiplier, name, shape    L2: its sensitivity
 laplace_release                       the same, with epsilon                        L1: its sensitivity
-weighted_choice                       size                                          log-ratios: epsilon
+weighted_choice                       size, but for a row that comes or goes        log-ratios: epsilon
 Channel.draw                          channel, number of rows                       one row
 Law.draw, ProposeTestRelease.draw     law, number of queries                        distance 1
 SparseVector.above_many               threshold, epsilon, number of queries         1 a query
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit import coins
 from confide.audit.registry import Claim
 from confide.privacy import Adjacency
 
@@ -57,6 +58,8 @@ class Mechanism:
     distance : Distance
     settle : function (arguments, output)
         Puts a replayed object in the state that the output implies.
+    extended : function (arguments, output) -> output
+        Makes a recorded answer one for so many rows as are asked for.
     answers : bool
         Whether the function returns another one, of a statistic, which is what is recorded.
     """
@@ -66,6 +69,7 @@ class Mechanism:
     private: Callable[[Arguments], Any]
     distance: Distance
     settle: Callable[[Arguments, Any], None] = lambda arguments, output: None
+    extended: Callable[[Arguments, Any], Any] = lambda arguments, output: output
     answers: bool = False
 
     @property
@@ -102,16 +106,27 @@ def _nothing(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, f
     return 0.0, 0.0
 
 
-def _logs(a: Arguments) -> list[float]:
+def _logs(a: Arguments) -> tuple[list[float], int]:
+    """Return logarithms of weights, and how many are drawn."""
+    count = 1 if a["size"] is None else int(np.prod(a["size"]))
     if a["log_weights"] is not None:
-        return [float(w) for w in a["log_weights"]]
-    return [-math.inf if w == 0 else math.log(w) for w in a["weights"]]
+        return [float(w) for w in a["log_weights"]], count
+    return [-math.inf if w == 0 else math.log(w) for w in a["weights"]], count
 
 
-def _choice(here: list[float], there: list[float], public: Any, claim: Claim) -> tuple[float, float]:
-    if len(here) != len(there):
-        return math.inf, float(claim.epsilon)
-    return _ratio(*(_normal(np.array(side)) for side in (here, there))), float(claim.epsilon) * (1 + _ERROR)
+def _extended(a: Arguments, output: Any) -> Any:
+    return coins.extended(output, a["size"], len(_logs(a)[0]))
+
+
+def _choice(here: Any, there: Any, public: Any, claim: Claim) -> tuple[float, float]:
+    """Of some draws from one law, all may move; a draw for a row that comes tells of it alone."""
+    (logs, count), (others, many) = here, there
+    allowed = float(claim.epsilon) * (1 + _ERROR)
+    more = int(claim.adjacency is Adjacency.ADD_REMOVE_ONE)
+    if len(logs) != len(others) or abs(count - many) > more:
+        return math.inf, allowed
+    ratio = _ratio(*(_normal(np.array(side)) for side in (logs, others)))
+    return ratio * max(count, many), allowed
 
 
 def _normal(logs: Any) -> Any:
@@ -282,7 +297,7 @@ MECHANISMS = (
     _statistic(f"{_ROOM}.grid:gaussian_release", _euclid),
     _statistic(f"{_ROOM}.grid:laplace_release", _manhattan),
     _statistic("confide.training.sgd.release:step_answer", _euclid, answers=True),
-    Mechanism(f"{_ROOM}.choice:weighted_choice", lambda a: a["size"], _logs, _choice),
+    Mechanism(f"{_ROOM}.choice:weighted_choice", lambda a: None, _logs, _choice, extended=_extended),
     Mechanism(
         "confide.training.labels.channel:Channel.draw", lambda a: (a["self"], np.size(a["codes"])),
         lambda a: np.array(a["codes"], dtype=np.int64), _rows,

@@ -6,6 +6,9 @@ move by what its sensitivity declares (`confide.audit.recorded`), and the result
 number: a difference reached it past a mechanism. Both tables are replayed, with one seed: what is drawn
 outside a mechanism (an order, a batch) is drawn alike.
 
+Where a row comes or goes, the coins of the others are told alike, and its own at will
+(`confide.audit.coins`).
+
 The proof of a claim starts from these facts; here they are tried on extreme rows. Nothing statistical: one
 pair that fails is a counter-example.
 """
@@ -28,19 +31,21 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit import coins
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import many
 from confide.audit.recorded import MECHANISMS, Arguments, Mechanism
 from confide.audit.registry import Claim, Pair
 from confide.mechanisms import seeded_stream
-from confide.privacy import Guarantee
+from confide.privacy import Adjacency, Guarantee
 
 #: Functions that a recorder is told of, and its method: what is charged, promised and sampled.
 _TOLD = {
     "confide.ledger.charging:charged": "charged",
-    "confide.training.sgd.checkpoint:charged_once": "charged",
+    "confide.training.sgd.checkpoint:charged_once": "charged_once",
     "confide.privacy.guarantee:Guarantee.__init__": "promised",
     "confide.training.sgd.batches:poisson_batches": "sampled",
+    "confide.tune.runs:draw_runs": "stopped",
     # What comes out of them is released, or (`held`) as secret as its table.
     **dict.fromkeys(
         (
@@ -112,6 +117,8 @@ class Outcome:
         CPU time.
     portraits : tuple of str
         Of what was fitted, where the recorder draws them.
+    batches : tuple of (int, float)
+        Rows and scale (`poisson_batches`) of each sequence of secret batches.
     """
 
     output: Any
@@ -122,6 +129,7 @@ class Outcome:
     calls: tuple[Call, ...]
     seconds: float
     portraits: tuple[str, ...] = ()
+    batches: tuple[tuple[int, float], ...] = ()
 
 
 class Recorder:
@@ -131,6 +139,9 @@ class Recorder:
         self.calls: list[Call] = []
         self.charges: list[Guarantee] = []
         self.portraits: list[str] = []
+        self.batches: list[tuple[int, float]] = []
+        #: Whether a row comes or goes: the coins of the others are then told alike (`coins`).
+        self.added = False
         self._answers = answers
         self._inside = False
 
@@ -138,6 +149,10 @@ class Recorder:
         """Keep what is charged."""
         self.charges.append(args[1])
         return run(*args, **named)
+
+    def charged_once(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Keep what a run is charged, anew each time that it goes on."""
+        return self.charged(run, args, named)
 
     def promised(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Let a guarantee be made."""
@@ -154,8 +169,16 @@ class Recorder:
     def met(self, mechanism: Mechanism, given: Arguments) -> None:
         """See the arguments of an outermost call before it is answered."""
 
+    def stopped(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a number of runs be drawn."""
+        return run(*args, **named)
+
     def sampled(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Let secret batches be drawn."""
+        """Let secret batches be drawn, and keep of how many rows and at which rate."""
+        given = inspect.signature(run).bind(*args, **named).arguments
+        self.batches.append((given["rows"], given["scale"]))
+        if self.added:
+            return coins.batches(*self.batches[-1], len(self.batches))
         return run(*args, **named)
 
     def call(
@@ -180,7 +203,7 @@ class Recorder:
             if place >= len(self._answers) or self._answers[place].mechanism is not mechanism:
                 self.calls.append(Call(mechanism, public, private, None))
                 raise Diverged
-            output = copy.deepcopy(self._answers[place].output)
+            output = mechanism.extended(given, copy.deepcopy(self._answers[place].output))
             mechanism.settle(given, output)
         self.calls.append(Call(mechanism, public, private, copy.deepcopy(output)))
         return output
@@ -305,7 +328,7 @@ def observe(run: Callable[[], Any], recorder: Recorder) -> Outcome:
     kind = "" if cells is None else f"{type(output).__name__} {cells.dtype} {cells.shape}"
     said = (*(f"{w.category.__name__}: {w.message}" for w in warned), *log.lines, text.getvalue())
     charges, calls, portraits = tuple(recorder.charges), tuple(recorder.calls), tuple(recorder.portraits)
-    return Outcome(cells, kind, error, said, charges, calls, seconds, portraits)
+    return Outcome(cells, kind, error, said, charges, calls, seconds, portraits, tuple(recorder.batches))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +355,9 @@ def replay(claim: Claim, pair: Pair, seed: int = 0, *, kind: type[Recorder] = Re
     """
 
     def on(table: Any, answers: tuple[Call, ...] | None) -> Outcome:
-        return observe(lambda: claim.run(table, seeded_stream(seed)), kind(answers))
+        recorder = kind(answers)
+        recorder.added = claim.adjacency is Adjacency.ADD_REMOVE_ONE
+        return observe(lambda: claim.run(table, seeded_stream(seed)), recorder)
 
     told = on(pair.here, None)
     return Replayed(pair, told, on(pair.here, told.calls), on(pair.there, told.calls))
@@ -354,6 +379,8 @@ def faults(claim: Claim, told: Replayed) -> Iterator[Fault]:
     if [c.mechanism.name for c in here.calls] != [c.mechanism.name for c in there.calls]:
         yield Fault("the sequence of mechanisms differs", name)
         return
+    if not _batched_alike(claim, here, there):
+        yield Fault("secret batches are of other rows, or at another rate", name)
     for place, (one, other) in enumerate(zip(here.calls, there.calls, strict=True)):
         what = f"call {place} ({one.mechanism.name})"
         if one.public != other.public:
@@ -366,6 +393,17 @@ def faults(claim: Claim, told: Replayed) -> Iterator[Fault]:
         yield Fault("one run raises, or raises otherwise", name)
     elif not same(here.output, there.output):
         yield Fault("the result differs though every mechanism answered alike", name)
+
+
+def _batched_alike(claim: Claim, here: Outcome, there: Outcome) -> bool:
+    """Return whether batches are drawn at one rate, of as many rows but for one that comes or goes."""
+    if len(here.batches) != len(there.batches):
+        return False
+    more = int(claim.adjacency is Adjacency.ADD_REMOVE_ONE)
+    return all(
+        scale == other and abs(n - m) <= more
+        for (n, scale), (m, other) in zip(here.batches, there.batches, strict=True)
+    )
 
 
 def same(one: Any, other: Any) -> bool:
@@ -385,7 +423,14 @@ def shares(claim: Claim, told: Replayed) -> float:
     return found
 
 
-def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | None:
+def check(
+    claim: Claim,
+    pairs: Iterable[Pair],
+    *,
+    seed: int = 0,
+    kind: type[Recorder] = Recorder,
+    beside: Callable[[Replayed], Iterable[str]] = lambda told: (),
+) -> Finding | None:
     """Attack a claim by replay.
 
     Parameters
@@ -394,6 +439,10 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | No
     pairs : iterable of Pair
         `confide.audit.fuzz.fuzzed` makes more than the claim names itself.
     seed : int
+    kind : type
+        Of the recorders.
+    beside : function (Replayed) -> iterable of str
+        Yields what else a replay shows against the claim.
 
     Returns
     -------
@@ -405,8 +454,9 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding | No
     begun, found, share, calls, raised, tried = time.process_time(), list[Fault](), 0.0, 0, 0, 0
     for pair in pairs:
         tried += 1
-        told = replay(claim, pair, seed + tried)
+        told = replay(claim, pair, seed + tried, kind=kind)
         found += faults(claim, told)
+        found += [Fault(what, pair.name) for what in beside(told)]
         share, calls = max(share, shares(claim, told)), max(calls, len(told.recorded.calls))
         raised += told.recorded.error != ""
     note = f"up to {many(calls, 'call')}; inputs moved by up to {share:.3g} of what is declared"

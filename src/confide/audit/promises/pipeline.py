@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 
 from confide.audit import neighbours
-from confide.audit.exact import nearly
 from confide.audit.neighbours import Rows
+from confide.audit.promises import stopping as stopping  # its claims
 from confide.audit.recorded import Mechanism
-from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
+from confide.audit.registry import Floats, Kind, Pair, promise, random_state
 from confide.audit.replay import Recorder, recording
 from confide.audit.views import Outputs, Run
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor
-from confide.privacy.random_stopping import stopping
 from confide.training import PrivateRegressor
 from confide.tune import tune
-from confide.tune.runs import draw_runs
 
 _DELTA = Fraction(1, 1000)
 _BASE = neighbours.table(3, 4)
@@ -152,58 +150,6 @@ sparse(
     "SparseClassifier.moments", SparseClassifier, {**_CLASSES, "coefficient_loss": "squared"},
     ("confide.pipeline.SparseClassifier",), delta=Fraction(0), **_MOMENTS,
 )  # fmt: skip
-
-
-#: Law of a run on two neighbours, each 1/2-DP: the worst case of the proof is rare below an upper set.
-_LAW = stopping(3, 0)
-_RUN = Fraction(1, 2)
-_RARE = 1e-3
-
-
-def _run_law(side: int) -> Floats:
-    growth = float(np.exp(float(_RUN)))
-    first = np.array([growth / (1 + growth) - _RARE * growth, _RARE * growth, 1 / (1 + growth)])
-    other = np.array([1 / (1 + growth) - _RARE, _RARE, growth / (1 + growth)])
-    return other if side else first
-
-
-def _best(side: int, count: int, stream: RandomStream) -> Floats:
-    """Return the best of a random number of runs; the third outcome scores highest."""
-    sizes = [draw_runs(_LAW, stream.child(str(i))) for i in range(count)]
-    draws = np.searchsorted(
-        np.cumsum(_run_law(side))[:-1], stream.child("runs").bits(sum(sizes)) / 2.0**64, side="right"
-    )
-    ends = np.cumsum(sizes)
-    return np.array(
-        [draws[end - size : end].max() for end, size in zip(ends, sizes, strict=True)], dtype=np.float64
-    )
-
-
-def _winner(side: int) -> Law:
-    counts = np.arange(1, 2000)
-    chance = np.array([_LAW.probability(int(k)) for k in counts])
-    below = np.concatenate([[0.0], np.cumsum(_run_law(side))])
-    below[-1] = 1.0
-    powers = (below[:, None] ** counts * chance).sum(axis=1)
-    return nearly({float(i): float(powers[i + 1] - powers[i]) for i in range(3)}, 1e-8)
-
-
-promise(
-    "tune.random_stopping",
-    Kind.MECHANISM,
-    _LAW.pure(_RUN),
-    0,
-    "replace_one",
-    "Papernot & Steinke 2022, tightened; confide.privacy.random_stopping",
-    lambda: [Pair("worst of the proof", 0, 1)],
-    run=lambda side, stream: _best(side, 1, stream),
-    outputs=_best,
-    law=_winner,
-    covers=("event:random_stopping",),
-    draws=20_000,
-    quick=300,
-    replayed=False,
-)
 
 
 def _tuned(rows: Rows, stream: RandomStream) -> Floats:
