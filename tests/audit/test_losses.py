@@ -18,11 +18,47 @@ def accounting():
 
 
 def test_one_gaussian_is_the_closed_form():
-    for sigma, delta in ((0.7, 1e-5), (2.0, 1e-3), (11.0, 1e-9)):
+    for sigma, delta in ((0.7, 1e-5), (2.0, 1e-3), (11.0, 1e-9), (1.0, 1e-15)):
         told = losses.epsilon([gaussian(sigma)], delta)
         assert told <= gaussian_epsilon(sigma, delta) * (1 + 1e-9)
-        # A delta of 1e-9 leaves room for the error that is granted.
-        assert told == pytest.approx(gaussian_epsilon(sigma, delta), rel=1e-6 if delta > 1e-8 else 1e-2)
+        assert told == pytest.approx(gaussian_epsilon(sigma, delta), rel=1e-6)
+
+
+def test_gaussian_noise_of_nothing_hides_nothing():
+    assert losses.delta([gaussian(0), pure(1)], 8.0) == 1
+    assert losses.exceeds([gaussian(0), pure(1)], 8.0, 1e-12)
+
+
+@pytest.mark.parametrize("slack", [1e-9, 1e-11, 1e-12, 1e-14])
+@pytest.mark.parametrize(("multiplier", "probability", "count"), [(1.0, 0.1, 16), (2.0, 0.3, 60)])
+def test_a_small_delta_of_samples_is_decided_to_a_hundredth_of_the_noise(
+    multiplier, probability, count, slack
+):
+    upper = accounting().from_gaussian_mechanism(
+        multiplier, sampling_prob=probability, value_discretization_interval=1e-4
+    )
+    # The sum of rounded transforms may be off beside so small a delta: its own room is added.
+    told = upper.self_compose(count, tail_mass_truncation=1e-18).get_epsilon_for_delta(
+        max(slack - 1e-14, slack / 2)
+    )
+
+    def exceeds(share):
+        steps = [sampled(share * multiplier, probability, added=True)] * count
+        return losses.exceeds(steps, told, slack)
+
+    assert (exceeds(1.0), exceeds(0.97)) == (False, True)
+
+
+def test_small_deltas_of_answers_are_binomial_sums():
+    count, each = 50, 0.25
+    heads = np.arange(count + 1)
+    p, q = (binom.pmf(heads, count, x / (1 + math.exp(each))) for x in (math.exp(each), 1.0))
+    for epsilon in (11.75, 12.0):
+        right = np.maximum(0, p - math.exp(epsilon) * q).sum()
+        assert right < losses.ERROR
+        assert not losses.exceeds([pure(each)] * count, epsilon, right)
+        assert losses.exceeds([pure(each)] * count, epsilon, right * 0.5)
+        assert not losses.exceeds([pure(each)] * count, count * each, 1e-300)
 
 
 def test_gaussians_add_up_in_squares():

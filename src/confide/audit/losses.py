@@ -20,7 +20,9 @@ sum max(0, p - e^epsilon q) of the composition does not grow.
 Proof. An image is post-processing, of each step by itself. Excess is the mean under P of
 max(0, 1 - e^(epsilon - loss)), which grows with the loss and is not negative.
 
-Sums are fast Fourier convolutions in double precision, whose error `ERROR` bounds with room.
+Sums are fast Fourier convolutions in double precision, whose error `ERROR` bounds with room. Beside a delta
+that is smaller it hides everything: there masses are multiplied by e^(tilt loss) before they are convolved,
+which makes what is rare under P frequent, and the error of each cell is summed up as it arises (`exceeds`).
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ Floats = NDArray[np.float64]
 
 #: What a delta may be too large by: convolutions of at most 2^10 masses, and the normal law.
 ERROR = 1e-11
+#: Deltas below this one are composed by tilted masses too, and the tilts that are tried.
+_SMALL, _TILTS = 1e-8, tuple(2.0**i for i in range(8))
+#: Relative error of a delta in double precision, of a term of the normal law's, and of a Fourier transform of
+#: 2^18 masses in the Euclidean norm (some u log2(2^18), with room).
+_ROUNDING, _TERM, _TRANSFORM = 1e-9, 1e-12, 1e-14
 #: Grid of losses, and its reach on both sides.
 _STEP, _REACH = 2.0**-12, 16.0
 _CELLS = round(2 * _REACH / _STEP) + 1
@@ -139,6 +146,8 @@ def delta(costs: Iterable[Cost], epsilon: float) -> float:
     """
     whole = _merged(costs)
     gaussians = [cost for cost in whole if cost.kind is Kind.GAUSSIAN]
+    if any(math.isinf(cost.size) for cost in gaussians):
+        return 1.0
     if sum(c.size for c in whole if c.kind is Kind.PURE) <= epsilon and not any(
         c.kind is not Kind.PURE for c in whole
     ):
@@ -146,6 +155,27 @@ def delta(costs: Iterable[Cost], epsilon: float) -> float:
     if len(gaussians) == len(whole):
         return _normal(gaussians[0].size, epsilon) if whole else 0.0
     return max(_excess(losses, epsilon) for losses in _composed(whole))
+
+
+def exceeds(costs: Iterable[Cost], epsilon: float, slack: float) -> bool:
+    """Return whether the composition's delta(epsilon) is more than `slack`, whatever errors were made.
+
+    Parameters
+    ----------
+    costs : iterable of Cost
+    epsilon : float
+        At least 0.
+    slack : float
+        A delta, as small as it may be; above 0.
+    """
+    whole, most = _merged(costs), slack * (1 + _ROUNDING)
+    if delta(whole, epsilon) > most + ERROR:
+        return True
+    if slack >= _SMALL or not whole:
+        return False
+    if len(whole) == 1 and whole[0].kind is Kind.GAUSSIAN:
+        return _normal(whole[0].size, epsilon, error=_TERM) > most
+    return max(_tilted(whole, direction, epsilon) for direction in (0, 1)) > most
 
 
 def error(costs: Iterable[Cost]) -> float:
@@ -177,11 +207,11 @@ def epsilon(costs: Sequence[Cost], slack: float) -> float:
         other = any(cost.kind is not Kind.PURE and cost.size > 0 for cost in whole)
         return math.inf if other else sum(cost.size for cost in whole)
     low, high = 0.0, 15.0
-    if delta(whole, high) > slack + ERROR:
+    if exceeds(whole, high, slack):
         return math.inf
     for _ in range(32):
         middle = (low + high) / 2
-        low, high = (middle, high) if delta(whole, middle) > slack + ERROR else (low, middle)
+        low, high = (middle, high) if exceeds(whole, middle, slack) else (low, middle)
     return low
 
 
@@ -195,14 +225,14 @@ def _merged(costs: Iterable[Cost]) -> tuple[Cost, ...]:
     return tuple(sorted(others, key=lambda cost: (cost.kind.value, cost.size, cost.rest)))
 
 
-def _normal(mu: float, epsilon: float) -> float:
-    """Return delta(epsilon) of N(0, 1) and N(mu, 1) (Balle & Wang 2018, theorem 5)."""
+def _normal(mu: float, epsilon: float, *, error: float = 0.0) -> float:
+    """Return delta(epsilon) of N(0, 1) and N(mu, 1) (Balle & Wang 2018, theorem 5), less errors of terms."""
     from scipy.special import log_ndtr, ndtr
 
     if math.isinf(mu):
         return 1.0
     near, far = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-    return max(0.0, float(ndtr(near) - math.exp(epsilon + log_ndtr(far))))
+    return max(0.0, float(ndtr(near) * (1 - error) - math.exp(epsilon + log_ndtr(far))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +254,8 @@ class _Losses:
 
 
 def _excess(losses: _Losses, epsilon: float) -> float:
-    grid = (np.arange(_CELLS) - _CELLS // 2) * _STEP
-    return (
-        float(losses.masses @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - grid, 0.0)))) + losses.infinite
-    )
+    gain = np.maximum(0.0, -np.expm1(np.minimum(epsilon - _grid(), 0.0)))
+    return float(losses.masses @ gain) + losses.infinite
 
 
 @lru_cache(maxsize=512)
@@ -290,3 +318,79 @@ def _on_grid(masses: Floats, losses: Floats, infinite: float) -> _Losses:
     held = np.zeros(_CELLS)
     np.add.at(held, np.minimum(place[place >= 0], _CELLS - 1), masses[place >= 0])
     return _Losses(held, infinite)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tilted:
+    """Losses whose masses were multiplied by e^(tilt loss - log_mass), so that they sum to 1 or less.
+
+    Each mass is right within `error`. Losses beyond the grid are dropped on both sides: excess does not grow.
+    """
+
+    masses: Floats
+    log_mass: float
+    error: float = 0.0
+
+    def plus(self, other: _Tilted) -> _Tilted:
+        """Return the law of the sum.
+
+        An error of a mass is added to as many masses as the other law has, which sum to 1. What a convolution
+        adds: of both transforms, by Cauchy and Parseval, and of the transform back.
+        """
+        from scipy.signal import fftconvolve
+
+        summed = np.maximum(fftconvolve(self.masses, other.masses), 0.0)
+        one, two, both = (float(np.linalg.norm(v)) for v in (self.masses, other.masses, summed))
+        fresh = _TRANSFORM * (2 * one * two + both)
+        middle = _CELLS // 2
+        kept = summed[middle : middle + _CELLS].copy()
+        return _Tilted(kept, self.log_mass + other.log_mass, self.error + other.error + fresh)
+
+
+def _power(part: _Tilted, count: int) -> _Tilted:
+    if count == 1:
+        return part
+    half = _power(part, count // 2)
+    return half.plus(half).plus(part) if count % 2 else half.plus(half)
+
+
+@lru_cache(maxsize=64)
+def _tilt(cost: Cost, direction: int, tilt: float) -> _Tilted:
+    logs = tilt * _grid()
+    with np.errstate(divide="ignore"):
+        logs = logs + np.log(_losses(cost)[direction].masses)
+    top = float(logs.max())
+    if top == -math.inf:
+        return _Tilted(np.zeros(_CELLS), 0.0)
+    log_mass = top + math.log(float(np.exp(logs - top).sum()))
+    return _Tilted(np.exp(logs - log_mass), log_mass)
+
+
+@lru_cache(maxsize=64)
+def _tilted_sum(costs: tuple[Cost, ...], direction: int, tilt: float) -> _Tilted:
+    parts = [_power(_tilt(cost, direction, tilt), count) for cost, count in Counter(costs).items()]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.plus(part)
+    return total
+
+
+def _tilted(costs: tuple[Cost, ...], direction: int, epsilon: float) -> float:
+    """Return less than the excess of a direction, by the tilt that makes losses of epsilon the most frequent.
+
+    That is the least of log_mass - tilt epsilon, Chernoff's bound.
+    """
+
+    def bound(tilt: float) -> float:
+        return math.fsum(_tilt(cost, direction, tilt).log_mass for cost in costs) - tilt * epsilon
+
+    tilt = min(_TILTS, key=bound)
+    total, grid = _tilted_sum(costs, direction, tilt), _grid()
+    above = grid > epsilon
+    weights = np.exp(total.log_mass - tilt * grid[above]) * -np.expm1(epsilon - grid[above])
+    infinite = -math.expm1(math.fsum(math.log1p(-_losses(cost)[direction].infinite) for cost in costs))
+    return float(np.maximum(total.masses[above] - total.error, 0.0) @ weights) + infinite
+
+
+def _grid() -> Floats:
+    return np.arange(-(_CELLS // 2), _CELLS // 2 + 1, dtype=np.float64) * _STEP

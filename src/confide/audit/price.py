@@ -312,7 +312,7 @@ def _passes(costs: Iterable[Cost], epsilon: Any, delta: Any) -> bool:
     room = float(epsilon) * (1 + _ROUNDING)
     if slack == 0:
         return losses.epsilon(spent, 0.0) > room
-    return losses.delta(spent, room) > slack * (1 + _ROUNDING) + losses.ERROR
+    return losses.exceeds(spent, room, slack)
 
 
 def _text(costs: Iterable[Cost], delta: Any) -> str:

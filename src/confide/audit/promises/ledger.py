@@ -342,18 +342,14 @@ _COMPOSED: tuple[tuple[Event, Cost, int, float], ...] = (
 )  # fmt: skip
 
 
-def _more(costs: list[Cost], epsilon: float, delta: float) -> bool:
-    """Return whether costs take more than that, by the audit's own code from below."""
-    return losses.delta(costs, epsilon) > delta * (1 + 1e-9) + losses.ERROR
-
-
 def _short() -> Iterator[bool]:
     """Yield whether what composes tells less than the audit's own code from below, or far more."""
     for count in (64, 256):
         told, cost = compose(_SIZE, count, "1/1000000"), [losses.pure(_SIZE)] * count
-        yield _more(cost, told, 1e-6) or not _more(cost, 0.999 * told, 1e-6)
+        yield losses.exceeds(cost, told, 1e-6) or not losses.exceeds(cost, 0.999 * told, 1e-6)
     for event, each, count, delta in _COMPOSED:
-        yield _more([each] * count, float(PLDAccountant().compose(event, count).epsilon(delta)), delta)
+        told = float(PLDAccountant().compose(event, count).epsilon(delta))
+        yield losses.exceeds([each] * count, told, delta)
     for filtered in (ZCDPFilter(*_ALL), RDPFilter(*_ALL)):
         event = _noise().event
         yield not filtered.admits(event, _FIT)
