@@ -4,10 +4,15 @@ A stability distance k claims that no table within k changes has another class f
 by at most one with one change (`confide.prediction.certificate`). Both are attacked by retraining:
 
 - *heap*: the rows that speak for the class most, nearest first, become copies of one row of the rival class,
-  one by one until the answer turns; tried for several rows (the query, corners, rows far outside);
+  for several rows (the query, corners, rows far outside). One change first, then as many as are certified and
+  one more, then doubled and halved until c changes turn the answer and c - 1 do not: whatever a certificate
+  leaves unused, both of these tables have k = 0. All tables of a path are held against each other;
 - *descent*: of all single changes tried, the one that lowers k most, or that keeps it and comes first, until
   the answer turns;
 - *random*: k changes at once, a third of the cells extreme.
+
+Queries that are certified for least come first, and those for most beside them: too much in a sum shows in
+the ones, in a product in the others.
 
 Three ways to the same model are attacked at once: its `stability`, which the estimator shows; the `steady`
 path, by which the service answers and which must tell the same; and `StableAnswers` on what it tells, so free
@@ -30,9 +35,11 @@ a model without `steady`                  its `stability` is both
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +58,7 @@ from confide.privacy import Adjacency
 #: Of the epoch of `StableAnswers`: its noise is 0 but for one draw in e^100, its threshold too.
 _EPSILON, _DELTA = 300, Fraction(1, 10**12)
 #: Of the tables for a claim's own model, what each other one of its family gets, and at least how many.
-_SHARE, _FEWEST = 10, 8
+_SHARE, _FEWEST = 3, 16
 #: Longest path of `descent`, and rows that each of its steps tries to change.
 _STEPS, _TRIED = 12, 3
 
@@ -134,12 +141,16 @@ class Search:
 
     def _hold(self, one: Any, other: Any, ks: Any, ms: Any, changes: int, how: str) -> Any:
         turned = one != other
-        for j, (k, m) in enumerate(zip(ks.tolist(), ms.tolist(), strict=True)):
-            if abs(k - m) > changes:
-                self.faults.append(f"{how}: {changes} changes move the distance from {k} to {m}, query {j}")
-            if turned[j] and k + m + 1 > changes:
-                self.faults.append(f"{how}: {changes} changes turn query {j}, certified for {k} and then {m}")
-            if turned[j] and k and (self.closest is None or _slack(k, changes) < _slack(*self.closest)):
+        for j in np.flatnonzero(np.abs(ks - ms) > changes):
+            self.faults.append(
+                f"{how}: {changes} changes move the distance from {ks[j]} to {ms[j]}, query {j}"
+            )
+        for j in np.flatnonzero(turned & (ks + ms + 1 > changes)):
+            self.faults.append(
+                f"{how}: {changes} changes turn query {j}, certified for {ks[j]} and then {ms[j]}"
+            )
+        for k in ks[turned & (ks > 0)].tolist():
+            if self.closest is None or _slack(k, changes) < _slack(*self.closest):
                 self.closest = k, changes
         return turned
 
@@ -191,11 +202,10 @@ def attack(claim: Claim, *, budget: int, seed: int = 0) -> Finding | None:
 def _attacked(claim: Claim, target: Target, budget: int, seed: int) -> Finding:
     search, rng = Search(target, claim.adjacency, budget), np.random.default_rng(seed)
     start = search.told(target.table)
-    ways = [
-        way(search, j, start, rng)
-        for j in np.argsort(-start.k, kind="stable").tolist()
-        for way in (_heap, _descent, _random)
-    ]
+    order = _ends_first(np.argsort(start.k, kind="stable").tolist())
+    heaps = [_heap(search, j, start) for j in order]
+    others = [way(search, j, start, rng) for j in order for way in (_random, _descent)]
+    ways = [*heaps, *heaps, *others]  # two tables of each heap to one of another way
     while ways and not search.spent:  # in turn, so that no way uses the budget up
         ways = [way for way in ways if not search.spent and next(way, None) is not None]
     note = f"{search.tried} tables; answers certified for {start.k.min()} to {start.k.max()} changes"
@@ -210,6 +220,13 @@ def _attacked(claim: Claim, target: Target, budget: int, seed: int) -> Finding:
 
 #: A way to attack one query: yields after each table, which is held against the first for all queries.
 Way = Iterator[bool]
+
+
+def _ends_first(ordered: list[int]) -> list[int]:
+    """Return items in turn from both ends: the first, the last, the second, ..."""
+    half = (len(ordered) + 1) // 2
+    pairs = zip_longest(ordered[:half], ordered[: half - 1 : -1])
+    return [item for pair in pairs for item in pair if item is not None]
 
 
 def _rival(search: Search, label: float) -> float:
@@ -256,16 +273,64 @@ def _planted(search: Search, table: Rows, order: list[int], row: Floats, rival: 
     return table
 
 
-def _heap(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:
+def _heap(search: Search, query: int, start: Told) -> Way:
     table, asked, label = search.target.table, search.target.queries[query], float(start.labels[query])
     order, rival = _supporters(table, asked, label), _rival(search, label)
     moves = search.relation is not Adjacency.REPLACE_LABEL
-    for row in _rows(asked) if moves else [asked]:
-        for count in range(max(1, int(start.k[query])), table.y.size + 1):
-            told = search.told(_planted(search, table, order, row, rival, count))
+    paths = [
+        Path(search, query, {0: start}, partial(_planted, search, table, order, row, rival))
+        for row in (_rows(asked) if moves else [asked])
+    ]
+    for path in paths:
+        yield from path.turned(table.y.size)
+    for path in paths:
+        yield from path.filled()
+
+
+@dataclass
+class Path:
+    """Tables of ever more changes, of which any two are as many changes apart as their numbers are.
+
+    Parameters
+    ----------
+    search : Search
+    query : int
+    told : dict
+        By the number of changes; that of the first table, 0, is there.
+    make : function (changes) -> Rows
+    """
+
+    search: Search
+    query: int
+    told: dict[int, Told]
+    make: Callable[[int], Rows]
+
+    def _turns(self, count: int) -> bool:
+        """Train on the table of so many changes, and return whether it turns the query."""
+        now, turned = self.search.told(self.make(count)), False
+        for other, then in self.told.items():
+            apart = self.search.compare(then, now, abs(count - other), "a heap of one row")
+            turned |= other == 0 and bool(apart[self.query])
+        self.told[count] = now
+        return turned
+
+    def turned(self, most: int) -> Way:
+        """Yield after each table, up to the first one that turns the query."""
+        k = int(self.told[0].k[self.query])
+        low, high, tried = 0, most + 1, iter(sorted({1, max(1, k), k + 1}))
+        while high - low > 1:
+            count = (low + high) // 2 if high <= most else min(max(next(tried, 2 * low), low + 1), most)
+            low, high = (low, count) if self._turns(count) else (count, high)
             yield True
-            if search.compare(start, told, count, "a heap of one row")[query]:
-                break
+            if low == most:
+                return
+
+    def filled(self) -> Way:
+        """Yield after each table below these that was left out."""
+        for count in range(2, max(self.told)):
+            if count not in self.told:
+                self._turns(count)
+                yield True
 
 
 def _descent(search: Search, query: int, start: Told, rng: np.random.Generator) -> Way:

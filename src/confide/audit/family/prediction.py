@@ -1,11 +1,13 @@
 """Members of the families of the room: prediction. Each is replayed, and poisoned as the claims' own models.
 
 Three classes, losses, momentum, batches by hashes, ensembles whose members a replaced row may leave, and
-persons of more rows than count take branches that the models of the claims do not.
+persons of more rows than count take branches that the models of the claims do not. A person's rows are not
+side by side, and where persons come and go their ids are lasting: those of the others stay as they are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +19,16 @@ from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Pair, Target, random_state
 from confide.mechanisms import RandomStream
-from confide.prediction import CertifiedClassifier, Ensemble, IntervalTraining, StronglyConvexERM
+from confide.prediction import (
+    CertifiedClassifier,
+    Ensemble,
+    IntervalTraining,
+    Persons,
+    StronglyConvexERM,
+    VoteGap,
+)
 from confide.prediction.intervals.batches import HashedBatches
+from confide.privacy import Adjacency
 
 _TWO, _THREE = (-1.0, 1.0), (0.0, 1.0, 2.0)
 _QUERIES = np.array(
@@ -39,16 +49,36 @@ def _table(n: int, classes: tuple[float, ...]) -> Rows:
     return Rows(base.X, np.digitize(base.X[:, 0] - 0.6 * base.X[:, 1], [-0.4, 0.4]).astype(np.float64))
 
 
-def _erm_halves() -> CertifiedClassifier:
-    member = StronglyConvexERM(1.0, adjacency="add_remove_one")  # pyright: ignore[reportArgumentType]
+def _halves(member: Any) -> CertifiedClassifier:
+    """Return an ensemble whose members count rows that come or go: a replaced one is two changes of them."""
     ensemble = Ensemble(member, 3, "replace_one")  # pyright: ignore[reportArgumentType]
     return CertifiedClassifier([*_TWO], certificate=ensemble)
 
 
-def _boxes(**how: Any) -> CertifiedClassifier:
+def _erm_halves() -> CertifiedClassifier:
+    return _halves(StronglyConvexERM(1.0, adjacency=Adjacency.ADD_REMOVE_ONE, curvature_levels=8))
+
+
+def _vote_halves() -> CertifiedClassifier:
+    return _halves(VoteGap(9, 2, (-1, 1), Adjacency.ADD_REMOVE_ONE))
+
+
+def _boxes(persons: int = 1, **how: Any) -> CertifiedClassifier:
     hyperparameters = {"learning_rate": 1.0, "clip": 0.1, "epochs": 2, **how.pop("hyperparameters", {})}
     certificate = IntervalTraining((2, 1), hyperparameters, 8, init=np.zeros(3), **how)
-    return CertifiedClassifier([*_TWO], certificate=certificate)
+    counted = certificate if persons == 1 else Persons(certificate, persons)
+    return CertifiedClassifier([*_TWO], certificate=counted)
+
+
+def _names(rows: Rows) -> list[str]:
+    """Return a lasting id of each row: of its cells, and how many rows before it have the same ones."""
+    seen: Counter[bytes] = Counter()
+    found = []
+    for row, label in zip(rows.X, rows.y, strict=True):
+        cells = np.append(row, label).tobytes()
+        found.append(f"{cells.hex()} {seen[cells]}")
+        seen[cells] += 1
+    return found
 
 
 @dataclass(frozen=True)
@@ -76,8 +106,10 @@ class Member:
             return self.make().fit(rows.X, rows.y)
         moved = np.linspace(1.0, 0.5, _OWNED)  # the same row, ever nearer to the middle
         with np.errstate(all="ignore"):
-            X = (rows.X[:, None, :] * moved[:, None]).reshape(-1, rows.X.shape[1])
-        return self.make().fit(X, np.repeat(rows.y, _OWNED), ids=np.repeat(np.arange(rows.y.size), _OWNED))
+            X = (rows.X * moved[:, None, None]).reshape(-1, rows.X.shape[1])
+        lasting = self.adjacency == "add_remove_one"
+        ids = np.tile(_names(rows) if lasting else np.arange(rows.y.size), _OWNED)
+        return self.make().fit(X, np.tile(rows.y, _OWNED), ids=ids)
 
     def variant(self) -> Variant:
         """Return what is replayed and priced."""
@@ -126,6 +158,7 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         Member("Nesterov", lambda: _boxes(hyperparameters={"momentum": 0.5, "nesterov": True})),
         Member("batches, a budget an epoch", lambda: _boxes(batches=4, budget="epoch")),
         Member("batches", lambda: _boxes(batches=4)),
+        Member("persons in batches", lambda: _boxes(_CAP, batches=4), persons=True),
     ),
     "prediction.ball": (
         Member(
@@ -146,8 +179,22 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         Member(
             "members", _named(members=3, ridge=1.0, adjacency="add_remove_one"), adjacency="add_remove_one"
         ),
+        Member(
+            "persons that come and go",
+            _named(certificate="votes", neighbours=31, max_rows_per_id=_CAP, adjacency="add_remove_one"),
+            persons=True,
+            adjacency="add_remove_one",
+        ),
     ),
-    "prediction.ensemble": (Member("members that a row may leave", _erm_halves),),
+    "prediction.ensemble": (
+        Member("members that a row may leave", _erm_halves),
+        Member("votes that a row may leave", _vote_halves),
+        Member(
+            "persons of ten rows",
+            _named(certificate="votes", neighbours=11, members=3, max_rows_per_id=_CAP),
+            persons=True,
+        ),
+    ),
 }  # fmt: skip
 
 FAMILIES: Families = {
