@@ -132,7 +132,9 @@ class Witness:
         return np.zeros(X.shape[0])
 
 
-def _witnessed(relation: str, read: Callable[[list[Any]], float], *, public: bool = False) -> Run:
+def witnessed(relation: str, read: Callable[[list[Any]], float], *, public: bool = False) -> Run:
+    """Return a tuning of witnesses that shows what is read of all that they saw."""
+
     def run(rows: Rows, stream: RandomStream) -> Floats:
         seen: list[Any] = []
         tune(
@@ -227,9 +229,9 @@ def _tuned(make: Callable[[Any], Any], candidates: list[Any], **options: Any) ->
 
 def _tunings() -> Iterator[Variant]:
     for relation in ("replace_one", "add_remove_one"):
-        yield Variant(f"no row twice, {relation}", _witnessed(relation, _in_both), _numbered, relation)
+        yield Variant(f"no row twice, {relation}", witnessed(relation, _in_both), _numbered, relation)
     private = "replace_private_part"
-    yield Variant("rehearsals", _witnessed(private, _before, public=True), _private, private)
+    yield Variant("rehearsals", witnessed(private, _before, public=True), _private, private)
     for scores in (True, False):
         where = "a row that scores" if scores else "a row that is fitted"
         kinds: list[Any] = ["spectral", "identity"]
