@@ -8,7 +8,8 @@ condition of a selection, beyond the bounds, without cells, without a class.
 ``ledger.balances`` reads no rows. It makes charges whose outcome is known, written out here or computed by
 the audit's own code, and shows what was refused and what is left: one outcome has probability 1, so that a
 single draw of another breaks the claim (`law of draws`). Equal balances on neighbours say nothing of a ledger
-that forgets, or admits too much, on both of them.
+that forgets, or admits too much, on both of them. Charges that are chosen by what was admitted before are made
+too, of ledgers, filters and accountants (`confide.audit.adaptive`).
 
 The answers of a service are attacked in tests/audit/test_service_claim.py: this room lies below that one.
 """
@@ -22,18 +23,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from confide.audit import losses, neighbours
+from confide.audit import adaptive, losses, neighbours
 from confide.audit.exact import certain
 from confide.audit.losses import Cost
 from confide.audit.neighbours import Rows
 from confide.audit.registry import Floats, Kind, Law, Pair, promise
-from confide.errors import ConfideError
+from confide.errors import BudgetError, ConfideError
 from confide.ledger import Ledger, Request
 from confide.ledger.store import Store
 from confide.mechanisms import RandomStream
@@ -239,25 +241,9 @@ _GRANTS: tuple[Step, ...] = (
 )
 
 
-def _limit(epsilon: float, delta: float) -> float:
-    """Return the rho that converts to (epsilon, delta): Canonne, Kamath & Steinke 2020, proposition 12."""
-    from scipy.optimize import brentq, minimize_scalar
-
-    def logarithm(rho: float) -> float:
-        def at(log_excess: float) -> float:
-            more = math.exp(log_excess)  # order less 1
-            return more * ((1 + more) * rho - epsilon) - log_excess - (1 + more) * math.log1p(1 / more)
-
-        least: Any = minimize_scalar(at, bounds=(-5, 12), method="bounded", options={"xatol": 1e-9})
-        return float(least.fun)
-
-    root: Any = brentq(lambda rho: logarithm(rho) - math.log(delta), 1e-6, epsilon)
-    return float(root)
-
-
 #: Of a Gaussian, which costs 1/800: so many fit, and leave half of one.
 _NOISE = 20
-_RHO = _limit(1, 1e-6)
+_RHO = adaptive.rho_of(1.0, 1e-6)
 _FIT = math.floor(2 * _NOISE**2 * _RHO)
 
 
@@ -327,8 +313,8 @@ def _restored() -> float:
         return _came(lambda: ledger.charge(_cost("1/2")))
 
 
-#: What `_short` yields.
-_CHECKS = 2 + 4 + 6 + 3
+#: What `_short` and `_in_turn` yield.
+_CHECKS = (2 + 4 + 6 + 3) + (6 + 4) + 4
 #: A loss on the grid of `losses`, so that it is exact there.
 _SIZE = Fraction(1, 64)
 #: Events that are composed: what one is, what it costs from below, how many, and the total delta.
@@ -361,6 +347,59 @@ def _short() -> Iterator[bool]:
         yield _came(lambda other=other: combine([_cost(1), other])) == 0
 
 
+#: Charges of two analysts, large ones first, and what each of them is granted.
+_GRANTED = {"ann": (Fraction(1, 2), _ALL[1] / 2), "bob": (Fraction(3, 4), _ALL[1])}
+_ASKED = tuple(
+    (name, _cost(epsilon, share * _ALL[1]))
+    for name, epsilon, share in (
+        ("bob", "1/3", Fraction(1, 3)), ("ann", "1/4", Fraction(0)), ("bob", "1/7", Fraction(1, 9)),
+        ("ann", "1/9", Fraction(1, 4)), ("bob", "1/30", Fraction(1, 50)), ("ann", "1/60", Fraction(0)),
+    )
+)  # fmt: skip
+
+
+def _room(held: list[tuple[str, Guarantee]]) -> Fraction:
+    """Return what is left of the least of all totals, in shares of it."""
+    left = []
+    for name, limits in {"": _ALL, **_GRANTED}.items():
+        own = [told for who, told in held if name in ("", who)]
+        spent = (sum((g.epsilon for g in own), Fraction(0)), sum((g.delta for g in own), Fraction(0)))
+        left += [1 - Fraction(used) / limit for used, limit in zip(spent, limits, strict=True)]
+    return min(left)
+
+
+def _asking(ledger: Ledger) -> Callable[[str | None, Guarantee], bool]:
+    """Return what asks for a charge: every other one is a reservation that stays open."""
+    ways = cycle((ledger.charge, ledger.reserve))
+
+    def ask(name: str | None, told: Guarantee) -> bool:
+        try:
+            next(ways)(told, analyst=name)
+        except BudgetError:
+            return False
+        return True
+
+    return ask
+
+
+def _in_turn() -> Iterator[bool]:
+    """Yield whether charges that are chosen one after the other get what does not fit, or less."""
+    yield from adaptive.filters()
+    yield from adaptive.accountants()
+    for strategy in adaptive.STRATEGIES[1:]:
+        with opened(*_ALL) as (ledger, _):
+            for name, limits in _GRANTED.items():
+                ledger.grant(name, *limits)
+            ask = _asking(ledger)
+            yield adaptive.walked(_ASKED, strategy, lambda told, ask=ask: ask(*told), _room)[0]
+        with opened(Fraction(adaptive.EPSILON), Fraction(1, 10**6), accountant="zcdp") as (ledger, _):
+            ask = _asking(ledger)
+            yield adaptive.walked(
+                adaptive.SMOOTH, strategy,
+                lambda told, ask=ask: ask(None, _cost(1, _HALF, event=told.event)), adaptive.left_of_rho,
+            )[0]  # fmt: skip
+
+
 @cache
 def _balances() -> tuple[float, ...]:
     """Make every charge and composition, once a process: nothing of it is drawn."""
@@ -372,7 +411,7 @@ def _balances() -> tuple[float, ...]:
                 told += [
                     _number(now) for now, then in zip(read(ledger), left, strict=False) if then is not None
                 ]
-    return (*told, _restored(), *map(float, _short()))
+    return (*told, _restored(), *map(float, _short()), *map(float, _in_turn()))
 
 
 def _known(table: Any) -> Law:
