@@ -14,7 +14,19 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.audit import blackbox, entropy, exact, exempt, noise, options, poison, price, sides, sweep
+from confide.audit import (
+    answers,
+    blackbox,
+    entropy,
+    exact,
+    exempt,
+    noise,
+    options,
+    poison,
+    price,
+    sides,
+    sweep,
+)
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.legend import many, passes
@@ -61,7 +73,7 @@ Layer = Callable[[Claim, Effort], Finding | None]
 
 
 def _exact(claim: Claim, effort: Effort) -> Finding | None:
-    return exact.check(claim, claim.pairs(), search=True)
+    return answers.exactly(claim, exact.check(claim, claim.pairs(), search=True))
 
 
 def _black_box(claim: Claim, effort: Effort) -> Finding | None:
@@ -74,7 +86,8 @@ def _black_box(claim: Claim, effort: Effort) -> Finding | None:
 
 def _draws(claim: Claim, effort: Effort) -> Finding | None:
     pair = next(iter(claim.pairs()))
-    return blackbox.fit(claim, pair, claim.draws if effort.full else claim.quick, effort.stream)
+    count = claim.draws if effort.full else claim.quick
+    return answers.drawn(claim, blackbox.fit(claim, pair, count, effort.stream), count, effort.stream)
 
 
 def _noise(claim: Claim, effort: Effort) -> Finding | None:
