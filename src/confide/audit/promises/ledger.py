@@ -8,8 +8,8 @@ condition of a selection, beyond the bounds, without cells, without a class.
 ``ledger.balances`` reads no rows. It makes charges whose outcome is known, written out here or computed by
 the audit's own code, and shows what was refused and what is left: one outcome has probability 1, so that a
 single draw of another breaks the claim (`law of draws`). Equal balances on neighbours say nothing of a ledger
-that forgets, or admits too much, on both of them. Charges that are chosen by what was admitted before are made
-too, of ledgers, filters and accountants (`confide.audit.adaptive`).
+that forgets, or admits too much, on both of them. Charges that are chosen by what was admitted before are
+made too, of ledgers, filters and accountants (`confide.audit.adaptive`).
 
 The answers of a service are attacked in tests/audit/test_service_claim.py: this room lies below that one.
 """
