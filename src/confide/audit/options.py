@@ -1,7 +1,8 @@
 """Options of engines, losses and estimators beyond those of the claims: what `replay` tries with each claim.
 
 A claim stands for a family. Its statistical layers run one member; replays are cheap, so every registered
-option of the family is run as well, on the same neighbours.
+option of the family is run as well, on the same neighbours. What a replay shows beside its result (`sides`) is
+compared on the way.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from confide.audit import family, persons, replay
+from confide.audit import family, persons, replay, sides
 from confide.audit.family.shared import CODES, NUMBERS, POINTS, SECRET, SPARSE, Options
 from confide.audit.finding import Finding, Verdict
+from confide.audit.legend import many
 from confide.audit.registry import Claim, Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor
@@ -270,7 +272,7 @@ def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Findin
     if found is None:
         return None
     for variant, tried in _tried(claim, list(others)):
-        told = replay.check(variant, tried)
+        told = replay.check(variant, tried, kind=sides.Sitting, beside=sides.beside)
         if told is not None:
             whole = replace(found, tried=found.tried + told.tried, seconds=found.seconds + told.seconds,
                             moved=max(found.moved, told.moved))  # fmt: skip
@@ -278,3 +280,32 @@ def check(claim: Claim, pairs: Iterable[Pair], others: Iterable[Pair]) -> Findin
             note = f"{variant.name}: {told.note}"
             found = replace(whole, verdict=told.verdict, pair=told.pair, note=note) if broken else whole
     return found
+
+
+def aside(claim: Claim, count: int | None = None, *, seed: int = 0) -> Finding | None:
+    """Attack variants of a claim's family by what their runs show beside their results, each on one pair.
+
+    Parameters
+    ----------
+    claim : Claim
+    count : int, optional
+        Drawn by the seed; all by default.
+    seed : int
+
+    Returns
+    -------
+    Finding or None
+        None for a claim without variants.
+    """
+    tried = list(_tried(claim, list(islice(claim.pairs(), 1))))
+    if not tried:
+        return None
+    if count is not None:
+        tried = [tried[i] for i in np.random.default_rng(seed).permutation(len(tried))[:count]]
+    whole = Finding(claim.name, "side channels", Verdict.HOLDS, note=many(len(tried), "variant"))
+    for variant, pairs in tried:
+        told = sides.check(variant, pairs, seed=seed)
+        whole = replace(whole, tried=whole.tried + told.tried, seconds=whole.seconds + told.seconds)
+        if told.verdict is Verdict.BROKEN:
+            return replace(whole, verdict=told.verdict, pair=told.pair, note=f"{variant.name}: {told.note}")
+    return whole

@@ -32,7 +32,7 @@ from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import many
 from confide.audit.portrait import portrait, surface
 from confide.audit.registry import Claim, Floats, Pair
-from confide.audit.replay import Fault, Outcome, Recorder, observe, replay
+from confide.audit.replay import Fault, Outcome, Recorder, Replayed, observe, replay
 from confide.errors import ConfideError
 from confide.mechanisms import RandomStream, seeded_stream
 
@@ -62,18 +62,28 @@ class Sitting(Recorder):
         return made
 
 
-def seen(claim: Claim, pair: Pair, seed: int = 0) -> Iterator[tuple[Outcome, Outcome, bool]]:
-    """Yield outcomes of one run on both tables, and whether the mechanisms' answers were frozen.
+def beside(told: Replayed) -> Iterator[str]:
+    """Yield what replays show beside their result.
 
-    Those of their own are the first runs on each table: their times have no help from what is remembered.
+    A model that is remembered says what it has to say in its first run. So both runs on the first table are
+    compared with that on the other, under the same answers: neither may be like it.
     """
+    again = set(differences(told.recorded, told.there, frozen=True))
+    yield from (what for what in differences(told.here, told.there, frozen=True) if what in again)
+
+
+def seen(claim: Claim, pair: Pair, seed: int = 0) -> tuple[Outcome, list[str]]:
+    """Return a run on the first table, and what tells it from runs on the other.
+
+    They are compared with the mechanisms' answers frozen, and on answers of their own.
+    """
+    if claim.replayed:
+        told = replay(claim, pair, seed, kind=Sitting)
+        here, found = told.recorded, [*beside(told)]
+    else:
+        here, found = observe(lambda: claim.run(pair.here, seeded_stream(seed)), Recorder()), []
     there = observe(lambda: claim.run(pair.there, seeded_stream(seed)), Recorder())
-    if not claim.replayed:
-        yield observe(lambda: claim.run(pair.here, seeded_stream(seed)), Recorder()), there, False
-        return
-    told = replay(claim, pair, seed, kind=Sitting)
-    yield told.recorded, there, False
-    yield told.here, told.there, True
+    return here, [*found, *differences(here, there, frozen=False)]
 
 
 def differences(here: Outcome, there: Outcome, *, frozen: bool) -> Iterator[str]:
@@ -129,9 +139,9 @@ def check(claim: Claim, pairs: Iterable[Pair], *, seed: int = 0) -> Finding:
     begun, found, tried, kept = time.process_time(), list[Fault](), 0, 0
     for pair in pairs:
         tried += 1
-        for here, there, frozen in seen(claim, pair, seed + tried):
-            found += [Fault(what, pair.name) for what in differences(here, there, frozen=frozen)]
-            kept = max(kept, len(here.charges))
+        here, told = seen(claim, pair, seed + tried)
+        found += [Fault(what, pair.name) for what in told]
+        kept = max(kept, len(here.charges))
     note = "all alike" + (f"; up to {many(kept, 'charge')} in a run" if kept else "")
     return Finding(
         claim.name, "side channels", Verdict.BROKEN if found else Verdict.HOLDS,
