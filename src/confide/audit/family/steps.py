@@ -91,6 +91,10 @@ def _poisson() -> Iterator[Variant]:
     yield Variant("500 steps, epsilon 8, delta 1e-12", _numbers(batch_size=4, steps=500, **_FAST))
 
 
+#: Of a secret number of rows; such a rate is calibrated fast.
+_MANY: Options = {**_ADDED, "max_rows": 10, "batch_size": 9.5, **_FAST}
+
+
 def _secret() -> Iterator[Variant]:
     def numbers(**given: Any) -> Run:
         return _numbers(**SECRET, **given)
@@ -109,7 +113,11 @@ def _secret() -> Iterator[Variant]:
         how: Options = {"rows": 4} if make is added else {}
         weighted = _request(relation, secret=True, weighted=True, weight_cap=2.0, **how)
         yield Variant(f"{relation}, weights", weighted, pairs, relation)
+    yield Variant("batches", numbers(batch_size=4, **_FAST), of(12, 2, "replace_one"))
+    yield Variant("batches, MLP", numbers(batch_size=4, **_FAST, **_MLP), of(12, 2, "replace_one"))
     pairs, relation = of(3, 2, "add_remove_one"), "add_remove_one"
+    for name, options in (("batches", {}), ("batches, MLP", _MLP)):
+        yield Variant(f"added, {name}", _numbers(**_MANY, **options), of(8, 2, relation), relation)
     yield Variant("added", added(), pairs, relation)
     yield Variant("added, a hundred steps", added(steps=100), pairs, relation)
     yield Variant("added, six columns", added(), of(4, WIDE, relation), relation)
@@ -136,6 +144,8 @@ def _hybrids() -> Iterator[Variant]:
     yield from amounts(lambda **given: _hybrid(**given))
     yield Variant("a fifth for labels", _hybrid(0.2))
     yield Variant("MLP", _hybrid(**_MLP))
+    yield Variant("a hundred steps", _hybrid(steps=100))
+    yield Variant("batches", _hybrid(batch_size=2, **_FAST), epsilon=AMOUNTS[1][0])
 
 
 STEPS: Families = {
