@@ -15,6 +15,7 @@ import numpy as np
 
 import confide
 from confide.audit import (
+    amounts,
     answers,
     blackbox,
     entropy,
@@ -41,7 +42,7 @@ _PAIRS, _TRAININGS, _QUICK_TRAININGS = 4, 2000, 20
 #: Pairs of replay and side channels in a quick audit.
 _QUICK_PAIRS = 3
 #: Claims of which one is tried with a variant by the side channels of a quick audit.
-_ASIDE = 3
+_ASIDE = 5
 #: Tables that a certified model is retrained on.
 _POISONED, _QUICK_POISONED = 1000, 24
 #: Fuzzed pairs of a full one, and of a quick one.
@@ -75,7 +76,8 @@ Layer = Callable[[Claim, Effort], Finding | None]
 
 
 def _exact(claim: Claim, effort: Effort) -> Finding | None:
-    return answers.exactly(claim, exact.check(claim, claim.pairs(), search=True))
+    found = answers.exactly(claim, exact.check(claim, claim.pairs(), search=True))
+    return amounts.exactly(claim, found)
 
 
 def _black_box(claim: Claim, effort: Effort) -> Finding | None:
@@ -89,11 +91,13 @@ def _black_box(claim: Claim, effort: Effort) -> Finding | None:
 def _draws(claim: Claim, effort: Effort) -> Finding | None:
     pair = next(iter(claim.pairs()))
     count = claim.draws if effort.full else claim.quick
-    return answers.drawn(claim, blackbox.fit(claim, pair, count, effort.stream), count, effort.stream)
+    found = answers.drawn(claim, blackbox.fit(claim, pair, count, effort.stream), count, effort.stream)
+    return amounts.drawn(claim, found, count, effort.stream)
 
 
 def _noise(claim: Claim, effort: Effort) -> Finding | None:
-    return noise.check(claim, next(iter(claim.pairs())), effort.stream, full=effort.full)
+    found = noise.check(claim, next(iter(claim.pairs())), effort.stream, full=effort.full)
+    return amounts.noised(claim, found, effort.stream, full=effort.full)
 
 
 def _one_run(claim: Claim, effort: Effort) -> Finding | None:

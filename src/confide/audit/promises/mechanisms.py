@@ -32,6 +32,8 @@ from confide.privacy import gaussian_epsilon, round_up, zcdp_epsilon
 
 _BITS = 320
 _REACH = 60
+#: Half of the window of a Gaussian's law, in deviations; rounded ones are seen to half of that.
+_FAR_OUT = 30
 _DELTA = Fraction(1, 1000)
 UNIT = (Pair("0 against 1", 0, 1), Pair("far from 0", 2**40, 2**40 + 1))
 
@@ -71,16 +73,17 @@ def laplace_law(epsilon: Fraction) -> Callable[[Any], Law]:
 
 def gaussian_law(sigma: Fraction) -> Callable[[Any], Law]:
     """Return the law of value + discrete Gaussian; what lies outside the window is one lump."""
-    weights = [_exp(Fraction(k * k) / (2 * sigma * sigma)) for k in range(_REACH + 1)]
+    reach = math.ceil(_FAR_OUT * sigma)
+    weights = [_exp(Fraction(k * k) / (2 * sigma * sigma)) for k in range(reach + 1)]
     low, high = (
         w[0][0] + 2 * sum((x[i] for x in w[1:]), Fraction(0)) for i, w in ((0, weights), (1, weights))
     )
-    high += Fraction(1, 1 << 200)  # more than the tail beyond 60 at sigma 2
+    high += Fraction(1, 1 << 200)  # more than the tail beyond 30 sigma, below 2 sigma e^-450
 
     def law(value: int) -> Law:
         table: dict[Any, tuple[Fraction, Fraction]] = {
             float(value + k): (weights[abs(k)][0] / high, weights[abs(k)][1] / low)
-            for k in range(-_REACH, _REACH + 1)
+            for k in range(-reach, reach + 1)
         }
         return table | {"beyond": (Fraction(0), Fraction(1, 1 << 200))}
 
@@ -92,7 +95,7 @@ def rounded_law(sigma: float) -> Callable[[Any], Law]:
     from scipy.special import ndtr
 
     def law(value: int) -> Law:
-        far = np.arange(_REACH // 2)
+        far = np.arange(math.ceil(_FAR_OUT / 2 * sigma))
         mass = ndtr(-(far - 0.5) / sigma) - ndtr(-(far + 0.5) / sigma)
         table = {float(value + k): float(mass[abs(k)]) for k in range(1 - far.size, far.size)}
         return nearly(table, 1e-10) | {
@@ -129,14 +132,42 @@ def _first_belows(queries: list[int], count: int, stream: RandomStream) -> Float
     return np.array([sum(told) for told in epochs], dtype=np.float64)
 
 
-def sparse_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], Law]:
-    """Return the law of the number of answers above: P(R = r) times factors of the queries' own noise."""
-    (b, b_up), (a, a_up) = _exp(e1), _exp(e2 / 2)
+def _above(e2: Fraction) -> Callable[[int], tuple[Fraction, Fraction]]:
+    """Return what encloses P(N > y) of a query's own noise."""
+    a, a_up = _exp(e2 / 2)
 
-    def above(y: int) -> tuple[Fraction, Fraction]:  # P(N > y)
+    def above(y: int) -> tuple[Fraction, Fraction]:
         low, high = _exp(e2 / 2 * (y + 1 if y >= 0 else -y))
         low, high = low / (1 + a_up), high / (1 + a)
         return (low, high) if y >= 0 else (1 - high, 1 - low)
+
+    return above
+
+
+def lasting_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], Law]:
+    """Return the law of whether all of many equal queries are above; what ends before is one lump."""
+    (b, b_up), above = _exp(e1), _above(e2)
+
+    def law(queries: list[int]) -> Law:
+        low = high = Fraction(0)
+        for r in range(-_REACH - threshold, _REACH + threshold + 1):
+            least, most = above(threshold + r - queries[0])
+            p, q = _exp(e1 * abs(r))
+            low += _trim(p * (1 - b_up) / (1 + b_up)) * _trim(_trim(least) ** len(queries))
+            most = _trim((_trim(most) + _GRAIN) ** len(queries)) + _GRAIN
+            high += (_trim(q * (1 - b) / (1 + b)) + _GRAIN) * most
+        high += _exp(e1 * (_REACH + threshold + 1))[1] * 2
+        return {
+            float(len(queries)): (_trim(low), _trim(high) + _GRAIN),
+            "ends": (Fraction(0), 1 - _trim(low)),
+        }
+
+    return law
+
+
+def sparse_law(threshold: int, e1: Fraction, e2: Fraction) -> Callable[[Any], Law]:
+    """Return the law of the number of answers above: P(R = r) times factors of the queries' own noise."""
+    (b, b_up), above = _exp(e1), _above(e2)
 
     def law(queries: list[int]) -> Law:
         found = {float(i): [Fraction(0), Fraction(0)] for i in range(len(queries) + 1)}
@@ -171,9 +202,11 @@ SCORES = (
 )
 
 
-def _softmax(scores: list[int]) -> Law:
+def softmax(scores: list[int], factor: Fraction) -> Law:
+    """Return the law of a choice by the logarithms factor * scores."""
     top = max(scores)
-    weights = [_exp(Fraction(top - score, 2)) for score in scores]
+    known = {score: _exp(factor * (top - score)) for score in set(scores)}
+    weights = [known[score] for score in scores]
     low, high = (sum((w[i] for w in weights), Fraction(0)) for i in (0, 1))
     return {float(i): (w[0] / high, w[1] / low) for i, w in enumerate(weights)}
 
@@ -231,7 +264,7 @@ mechanism(
 )  # fmt: skip
 mechanism(
     "weighted_choice", 1, 0, "McSherry & Talwar 2007, theorem 6; confide.mechanisms.choice", SCORES,
-    law=_softmax,
+    law=lambda scores: softmax(scores, Fraction(1, 2)),
     covers=("event:exponential", "event:pure"),
     **vectorised(
         lambda scores, size, stream: weighted_choice(
