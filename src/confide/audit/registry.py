@@ -33,7 +33,7 @@ Run = Callable[[Any, RandomStream], Any]
 Law = Mapping[Any, tuple[Fraction, Fraction]]
 
 #: Modules of `confide.audit.promises`.
-ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "pipeline", "ledger")
+ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "serving", "pipeline", "ledger")
 
 
 class Kind(Enum):

@@ -28,6 +28,7 @@ from confide.prediction import (
     VoteGap,
 )
 from confide.prediction.intervals.batches import HashedBatches
+from confide.prediction.intervals.network import Network
 from confide.privacy import Adjacency
 
 _TWO, _THREE = (-1.0, 1.0), (0.0, 1.0, 2.0)
@@ -40,6 +41,11 @@ _OWNED, _CAP = 10, 3
 _SLOW = {"learning_rate": 0.1, "clip_by": "norm", "epochs": 6, "weight_decay": 0.3}
 #: Momentum in the boxes of parameters, and in the ball around them.
 _HEAVY = {"learning_rate": 0.3, "clip": 0.1, "momentum": 0.5, "epochs": 2}
+
+
+#: So small steps that a deep network keeps some boxes, and what puts its border between the queries.
+_GENTLE = {"learning_rate": 0.3, "clip": 0.02, "epochs": 6}
+_MIDDLE = -8.76
 
 
 def _table(n: int, classes: tuple[float, ...]) -> Rows:
@@ -63,11 +69,20 @@ def _vote_halves() -> CertifiedClassifier:
     return _halves(VoteGap(9, 2, (-1, 1), Adjacency.ADD_REMOVE_ONE))
 
 
-def _boxes(persons: int = 1, **how: Any) -> CertifiedClassifier:
+def _boxes(persons: int = 1, k_max: int = 8, **how: Any) -> CertifiedClassifier:
     hyperparameters = {"learning_rate": 1.0, "clip": 0.1, "epochs": 2, **how.pop("hyperparameters", {})}
-    certificate = IntervalTraining((2, 1), hyperparameters, 8, init=np.zeros(3), **how)
+    certificate = IntervalTraining((2, 1), hyperparameters, k_max, init=np.zeros(3), **how)
     counted = certificate if persons == 1 else Persons(certificate, persons)
     return CertifiedClassifier([*_TWO], certificate=counted)
+
+
+def _deep() -> CertifiedClassifier:
+    """Return a network of five layers, whose levels are searched by `steady` one after the other."""
+    layers = (2, 3, 3, 3, 3, 1)
+    start = 1.2 * np.random.default_rng(6).normal(size=Network(layers).size)
+    start[-1] += _MIDDLE
+    certificate = IntervalTraining(layers, _GENTLE, 32, init=start, levels="bisect")
+    return CertifiedClassifier([*_TWO], certificate=certificate)
 
 
 def _names(rows: Rows) -> list[str]:
@@ -92,6 +107,9 @@ class Member:
     classes : tuple of float
     persons : bool
         Whether each row stands for `_OWNED` rows of one person.
+    adjacency : str
+    rows : int, optional
+        Of what is poisoned; 20 a class by default.
     """
 
     name: str
@@ -99,6 +117,7 @@ class Member:
     classes: tuple[float, ...] = _TWO
     persons: bool = False
     adjacency: str = "replace_one"
+    rows: int | None = None
 
     def fit(self, rows: Rows) -> CertifiedClassifier:
         """Return the fitted model."""
@@ -126,7 +145,8 @@ class Member:
 
     def target(self) -> Target:
         """Return what is poisoned."""
-        return Target(_table(20 * len(self.classes), self.classes), _QUERIES, self.fit, self.classes)
+        table = _table(self.rows or 20 * len(self.classes), self.classes)
+        return Target(table, _QUERIES, self.fit, self.classes)
 
 
 def _named(classes: tuple[float, ...] = _TWO, **how: Any) -> Callable[[], CertifiedClassifier]:
@@ -158,6 +178,12 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         Member("Nesterov", lambda: _boxes(hyperparameters={"momentum": 0.5, "nesterov": True})),
         Member("batches, a budget an epoch", lambda: _boxes(batches=4, budget="epoch")),
         Member("batches", lambda: _boxes(batches=4)),
+        Member("five layers, levels in turn", _deep),
+        Member(
+            "six steps, levels in turn",
+            lambda: _boxes(k_max=64, levels="bisect", hyperparameters={"epochs": 6}),
+            rows=120,
+        ),
         Member("persons in batches", lambda: _boxes(_CAP, batches=4), persons=True),
     ),
     "prediction.ball": (
@@ -197,9 +223,21 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
     ),
 }  # fmt: skip
 
+#: Answers of one total, more than those of the claim.
+_MANY = 120
+
+
+def _total(rows: Rows, stream: RandomStream) -> Floats:
+    """Return the sum of many answers to one query, under one total."""
+    model = CertifiedClassifier([*_TWO], (-1, 1), certificate="votes", neighbours=3).fit(rows.X, rows.y)
+    asked = np.repeat(_QUERIES[:1], _MANY, axis=0)
+    told = model.answer(asked, total=(1, "1/100"), random_state=random_state(stream))
+    return np.array([told.sum()], dtype=np.float64)
+
+
 FAMILIES: Families = {
     claim: tuple(member.variant() for member in members) for claim, members in MEMBERS.items()
-}
+} | {"prediction.total": (Variant(f"{_MANY} answers", _total),)}
 
 
 def targets(claim: str) -> tuple[tuple[str, Target], ...]:

@@ -285,6 +285,7 @@ model(
     lambda: CertifiedClassifier(**_KNOWN, members=3, ridge=1.0),
     "distances of members add up; confide.prediction.ensemble",
     covers=("confide.prediction.Ensemble", "confide.prediction.ensemble_distance"),
+    poisoned=lambda: CertifiedClassifier(**_KNOWN, certificate="votes", neighbours=9, members=3),
 )
 model(
     "erm.replace_label",
