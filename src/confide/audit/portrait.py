@@ -15,7 +15,7 @@ a part that was met before             by its number: which parts are one object
 texts: repr, str, HTML, ``to_dict``    where a class of this library writes them; HTML of scikit-learn
                                        is made of parameters, which are parts
 a ledger, and its entry                left out: ids are drawn from the operating system
-what is as secret as its table         texts and attributes with numbers of columns and classes alone
+what is as secret as its table         texts, and attributes that are public: numbers of columns, classes
 =====================================  ===============================================================
 """
 
@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 #: Texts that an object may make of itself.
-_TEXTS = ("__repr__", "__str__", "_repr_html_", "_repr_mimebundle_", "to_dict", "__sklearn_tags__")
+_TEXTS = ("__repr__", "__str__", "_repr_html_", "_repr_mimebundle_", "to_dict")
 #: Attributes of a model that is secret itself, that are public.
-_SURFACE = ("n_features_in_", "feature_names_in_", "classes_")
+_SURFACE = ("n_features_in_", "feature_names_in_", "classes_", "classes", "unit", "provenance", "guarantee")
 #: Names of what is drawn anew in each run, and says nothing.
 _DRAWN = ("entry", "ledger")
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
@@ -45,8 +45,7 @@ def portrait(value: Any) -> str:
 
 def surface(value: Any) -> str:
     """Return a digest of what an object shows that is as secret as its table."""
-    known = vars(value)
-    return _Drawing().of([known.get(name) for name in _SURFACE], value)
+    return _Drawing().of([getattr(value, name, None) for name in _SURFACE], value)
 
 
 class _Drawing:

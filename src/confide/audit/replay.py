@@ -52,7 +52,7 @@ _TOLD = {
             "confide.training.estimator:PrivateRegressor.fit",
             "confide.training.classifier:PrivateClassifier.fit",
             "confide.training.labels.llp:WeightedLLPRegressor.fit",
-            "confide.training.labels.estimator:LabelPrivatizer.fit",
+            "confide.training.labels.estimator:LabelPrivatizer.fit_transform",
             "confide.training.labels.estimator:PrivateLabelRegressor.fit",
             "confide.training.labels.estimator:PrivateLabelClassifier.fit",
             "confide.training.front:train",
@@ -71,6 +71,7 @@ _TOLD = {
         "released",
     ),
     "confide.prediction.estimator:CertifiedClassifier.fit": "held",
+    "confide.prediction.front:certify": "held",
 }
 
 

@@ -52,7 +52,7 @@ class Sitting(Recorder):
     def released(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Draw all that a model holds and shows."""
         made = run(*args, **named)
-        self.portraits.append(portrait(made))
+        self.portraits.append(portrait(args[0] if hasattr(args[0], "get_params") else made))
         return made
 
     def held(self, run: Callable[..., Any], args: Any, named: Any) -> Any:

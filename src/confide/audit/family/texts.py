@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -118,17 +119,33 @@ def _door(
     *,
     classes: bool = False,
     made: Callable[[dict[str, list[Any]], Options], Any] = _from_frame,
+    read: Callable[[Any, Any], Floats] | None = None,
     **options: Any,
 ) -> Run:
-    """Return a run of a front door on a table."""
+    """Return a run of a front door on a table, of whose result `read` makes numbers."""
 
     def run(rows: Rows, stream: RandomStream) -> Floats:
         cells = _opened(_frame(rows, classes=classes), relation)
         held = made(cells, _schema(relation, classes=classes))
         given = {"epsilon": 1, "adjacency": relation, **options}
-        return _told(door(held, **given, random_state=random_state(stream)))
+        result = door(held, **given, random_state=random_state(stream))
+        return _told(result) if read is None else read(result, held)
 
     return run
+
+
+def _papers(result: Any, held: Any) -> Floats:
+    """Return checksums of what is written of a result: its summary, its report, and the file of the model."""
+    from confide.report import summary, write_report
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [write_report(result, Path(folder) / "report.html", table=held, figures=False)]
+        keeper = result if hasattr(result, "save") else getattr(result, "model", None)
+        if keeper is not None:
+            keeper.save(Path(folder) / "model.json")
+            paths.append(Path(folder) / "model.json")
+        written = [path.read_bytes() for path in paths]
+    return np.array([crc32(text) for text in (str(summary(result, table=held)).encode(), *written)], float)
 
 
 def _told(result: Any) -> Floats:
@@ -213,6 +230,8 @@ def _least_squares(fit: Any) -> Iterator[Variant]:
     for relation in _ROWS:
         yield _member("frame", relation, _door(train, relation, delta=0.001, engine=fit.__name__))
     if fit is adassp:
+        how: Options = {"delta": _DELTA, "engine": "adassp", "read": _papers}
+        yield _grown("report", _door(train, "add_remove_one", **how))
         for relation in _ROWS:
             run = _door(train, relation, delta=0.001, engine="adassp", made=_from_text)
             yield _member("CSV", relation, run)
@@ -240,6 +259,8 @@ def _labels(engine: str, **how: Any) -> Iterator[Variant]:
     relation = "replace_label"
     yield _member("frame", relation, _door(train, relation, delta=0.001, engine=engine, **how))
     yield _member("CSV", relation, _door(train, relation, delta=0.001, engine=engine, made=_from_text, **how))
+    how = {"delta": 0.001, "engine": engine, "read": _papers, **how}
+    yield _member("report", relation, _door(train, relation, **how))
 
 
 def _selected() -> Iterator[Variant]:
@@ -248,6 +269,7 @@ def _selected() -> Iterator[Variant]:
             yield _member(f"select, {name}", relation, _door(select, relation, size=1, made=made))
         yield _objects(SubsetSelector, relation, **_SIZED, target_bounds=(-1, 1))
     yield _grown("select", _door(select, "add_remove_one", size=1))
+    yield _member("select, report", "replace_one", _door(select, "replace_one", size=1, read=_papers))
     yield _grown("estimator", _counted(SubsetSelector, size=1, epsilon=1, target_bounds=(-1, 1)))
 
 
@@ -258,6 +280,8 @@ def _fitted() -> Iterator[Variant]:
         yield _objects(SparseRegressor, relation, **_SIZED, target_bounds=(-1, 1), coefficient_loss="squared")
     how = {"size": 1, "epsilon": 1, "target_bounds": (-1, 1), "coefficient_loss": "squared"}
     yield _grown("estimator", _counted(SparseRegressor, **how))
+    run = _door(select_and_fit, "replace_one", size=1, coefficient_loss="squared", read=_papers)
+    yield _member("select_and_fit, report", "replace_one", run)
 
 
 def _sparse_classes() -> Iterator[Variant]:
