@@ -15,7 +15,7 @@ from confide.mechanisms.above_threshold import SparseVector
 from confide.prediction import StableAnswers, budgets
 from confide.prediction.intervals.certificate import CertifiedNetwork
 
-RESTORED, SERVING = "prediction.sparse_vector.restored", "prediction.serving"
+RESTORED, SERVING = "prediction.restored_epochs", "prediction.serving"
 
 
 def of(name):

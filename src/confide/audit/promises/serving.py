@@ -1,6 +1,6 @@
 """Claims of `confide.prediction` as a service uses it: epochs that are stored and go on, and totals of many.
 
-``prediction.sparse_vector.restored`` answers many queries before those that may be unstable, with the state
+``prediction.restored_epochs`` answers many queries before those that may be unstable, with the state
 of its epoch stored and read in between, then opens another epoch of the same object. Its law is that of two
 epochs: noise that ends with the twentieth answer, is drawn again where the state is read, or is the same in
 the next epoch has another one.
@@ -82,7 +82,7 @@ def _moved(k: int) -> Pair:
 
 
 promise(
-    "prediction.sparse_vector.restored", Kind.ESTIMATOR, 2, 2 * _DELTA, "replace_one",
+    "prediction.restored_epochs", Kind.ESTIMATOR, 2, 2 * _DELTA, "replace_one",
     "an epoch, whatever it answers and wherever it is kept; confide.prediction.vector",
     lambda: [_moved(_THRESHOLD), _moved(_THRESHOLD + 2)],
     run=lambda last, stream: _restored(last, 1, stream), outputs=_restored, law=_restored_law,
