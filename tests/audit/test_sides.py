@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from functools import lru_cache
+from importlib import import_module
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from confide.audit import claims, options, replay, sides
 from confide.audit import run as running
@@ -334,3 +337,15 @@ def test_edge_portraits():
     assert portrait(lambda: X) != portrait(lambda: y)
     assert portrait(np.array(["a", None], dtype=object)) != portrait(np.array(["a", 1], dtype=object))
     assert portrait({1, 2}) == portrait({2, 1})
+
+
+@pytest.mark.parametrize("room", ["training", "selection", "prediction", "pipeline"])
+def test_every_estimator_is_drawn(room):
+    module = import_module(f"confide.{room}")
+    public = [getattr(module, name) for name in module.__all__]
+    made = [each for each in public if inspect.isclass(each) and issubclass(each, BaseEstimator)]
+    assert made
+    with replay.recording(replay.Recorder()):
+        for each in made:
+            name = "fit" if each is not LabelPrivatizer else "fit_transform"
+            assert hasattr(getattr(each, name), "__wrapped__"), each
