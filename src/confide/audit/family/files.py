@@ -173,8 +173,7 @@ def _certificates() -> Iterator[Variant]:
 _LABELS = "replace_label"
 FAMILIES: Families = {
     "training.closed_form.spectral": (
-        *_table("closed_form", _trained(_LABELS, engine="closed_form", conditioning="spectral"), _LABELS),
-        _of_persons(_LABELS, engine="closed_form", conditioning="spectral"),
+        _of_persons(_LABELS, engine="closed_form", conditioning="spectral", shrinkage=False),
     ),
     "training.rounds": (_of_persons(_LABELS, engine="rounds"),),
     "training.closed_form.classes": tuple(

@@ -195,7 +195,8 @@ def _where(scores: bool, relation: str = "replace_label", classes: bool = False)
     return found
 
 
-_CLOSED: dict[str, Any] = {"engine": "closed_form", "target_bounds": (-1, 1)}
+#: Shrinking is post-processing, and the slowest part of a fit.
+_CLOSED: dict[str, Any] = {"engine": "closed_form", "target_bounds": (-1, 1), "shrinkage": False}
 
 
 def _by_conditioning(kind: str) -> Any:

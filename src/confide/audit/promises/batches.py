@@ -87,6 +87,6 @@ promise(
     outputs=_outputs,
     law=_law,
     draws=100_000,
-    quick=2_000,
+    quick=1_000,
     replayed=False,
 )

@@ -163,7 +163,7 @@ def claim(name: str, eta: Fraction) -> None:
         outputs=_number(law),
         law=_counts(law),
         draws=20_000 // slow,
-        quick=500 // slow,
+        quick=300 // slow,
         replayed=False,
     )
 
