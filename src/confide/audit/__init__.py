@@ -6,7 +6,7 @@ layer          what it does
 `exact`        enumerates outputs on searched neighbours: privacy profiles in rationals and intervals
 `blackbox`     learns to tell outputs of neighbours apart: a lower bound on epsilon, with confidence
 `replay`       records a run's mechanism calls on one table and replays its answers on the other
-`sides`        compares exceptions, messages, warnings, charges, types, models and last bits on neighbours
+`sides`        compares exceptions, messages, warnings, charges, models and last bits on neighbours
 =============  =========================================================================================
 
 `museum` holds known-bad variants, each of which a layer must catch. `run` plans and resumes; its `LAYERS` are

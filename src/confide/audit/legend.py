@@ -60,7 +60,7 @@ LEGEND: dict[str, Told] = {
         "one counter-example to a declared sensitivity, also one too rare for any count of outputs",
     ),
     "side channels": Told(
-        "Compares exceptions, messages, warnings, charges, calls and all that a model holds on neighbouring tables",
+        "Compares exceptions, messages, warnings, charges, calls, and all that a model holds, on neighbours",
         "one difference that tells the two apart beside the result",
     ),
     "support": Told(

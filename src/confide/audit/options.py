@@ -1,8 +1,8 @@
 """Options of engines, losses and estimators beyond those of the claims: what `replay` tries with each claim.
 
 A claim stands for a family. Its statistical layers run one member; replays are cheap, so every registered
-option of the family is run as well, on the same neighbours. What a replay shows beside its result (`sides`) is
-compared on the way.
+option of the family is run as well, on the same neighbours. What a replay shows beside its result (`sides`)
+is compared on the way.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _sides(claim: Claim, effort: Effort) -> Finding | None:
     found = sides.check(claim, [*_pairs(claim, effort), *claim.beside()])
     seed = int(effort.stream.child("sweep").bits(1)[0] >> np.uint64(33))
     reach, tried = (sweep.FULL, options.variants(claim)) if effort.full else (sweep.QUICK, ())
-    # In a quick audit replay has compared all variants with answers frozen: on their own, one of a few claims.
+    # In a quick audit replay compares all variants with answers frozen; on their own, one of a few claims.
     if effort.full or seed % _ASIDE == 0:
         found = sweep.joined(found, options.aside(claim, None if effort.full else 1, seed=seed))
     return sweep.joined(found, sweep.check(claim, reach, tried, seed=seed))
