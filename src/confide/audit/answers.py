@@ -62,7 +62,7 @@ _NEAR, _PART, _FAR = 24, 8, 4_000
 #: Steps around a place where a law changes.
 _AROUND = 3
 #: Of the draws of epochs that the claim's own law is held against, one in so many.
-_SHARE = 10
+_SHARE = 15
 _BITS = 320
 Answered = tuple[int, int]
 
