@@ -55,18 +55,14 @@ def _table(n: int, classes: tuple[float, ...]) -> Rows:
     return Rows(base.X, np.digitize(base.X[:, 0] - 0.6 * base.X[:, 1], [-0.4, 0.4]).astype(np.float64))
 
 
-def _halves(member: Any) -> CertifiedClassifier:
-    """Return an ensemble whose members count rows that come or go: a replaced one is two changes of them."""
-    ensemble = Ensemble(member, 3, "replace_one")  # pyright: ignore[reportArgumentType]
-    return CertifiedClassifier([*_TWO], certificate=ensemble)
+#: Members that count rows which come or go: where one is replaced, that is two changes of them.
+_ERM = StronglyConvexERM(1.0, adjacency=Adjacency.ADD_REMOVE_ONE, curvature_levels=8)
+_VOTES = VoteGap(9, 2, (-1, 1), Adjacency.ADD_REMOVE_ONE)
 
 
-def _erm_halves() -> CertifiedClassifier:
-    return _halves(StronglyConvexERM(1.0, adjacency=Adjacency.ADD_REMOVE_ONE, curvature_levels=8))
-
-
-def _vote_halves() -> CertifiedClassifier:
-    return _halves(VoteGap(9, 2, (-1, 1), Adjacency.ADD_REMOVE_ONE))
+def _members(member: Any, relation: str) -> Callable[[], CertifiedClassifier]:
+    ensemble = Ensemble(member, 3, Adjacency.parse(relation))
+    return lambda: CertifiedClassifier([*_TWO], certificate=ensemble)
 
 
 def _boxes(persons: int = 1, k_max: int = 8, **how: Any) -> CertifiedClassifier:
@@ -202,9 +198,7 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
             lambda: _boxes(batches=HashedBatches(4, 10.0), adjacency="add_remove_one"),
             adjacency="add_remove_one",
         ),
-        Member(
-            "members", _named(members=3, ridge=1.0, adjacency="add_remove_one"), adjacency="add_remove_one"
-        ),
+        Member("members", _members(_ERM, "add_remove_one"), adjacency="add_remove_one"),
         Member(
             "persons that come and go",
             _named(certificate="votes", neighbours=31, max_rows_per_id=_CAP, adjacency="add_remove_one"),
@@ -213,8 +207,8 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         ),
     ),
     "prediction.ensemble": (
-        Member("members that a row may leave", _erm_halves),
-        Member("votes that a row may leave", _vote_halves),
+        Member("members that a row may leave", _members(_ERM, "replace_one")),
+        Member("votes that a row may leave", _members(_VOTES, "replace_one")),
         Member(
             "persons of ten rows",
             _named(certificate="votes", neighbours=11, members=3, max_rows_per_id=_CAP),

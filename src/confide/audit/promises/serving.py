@@ -86,7 +86,7 @@ promise(
     "an epoch, whatever it answers and wherever it is kept; confide.prediction.vector",
     lambda: [_moved(_THRESHOLD), _moved(_THRESHOLD + 2)],
     run=lambda last, stream: _restored(last, 1, stream), outputs=_restored, law=_restored_law,
-    replayed=False, fuzzed=False, draws=40_000, quick=300,
+    replayed=False, fuzzed=False, draws=10_000, quick=300,
     note="Replays and prices are those of prediction.sparse_vector: an epoch that is read again is another "
     "object.",
 )  # fmt: skip
