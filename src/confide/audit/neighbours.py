@@ -61,7 +61,8 @@ def pairs(base: Rows, adjacency: Adjacency | str, *, labels: tuple[float, float]
     adjacency : Adjacency or str
         REPLACE_PRIVATE_PART counts every column as private.
     labels : pair
-        Ends of the label.
+        Ends of the label. Where it is a number, and not one of both, the first pair whose labels differ has
+        labels far beyond them: what cuts a label makes these the ends.
     """
     relation, (low, high) = Adjacency.parse(adjacency), labels
     row = base.X[0]
@@ -74,12 +75,15 @@ def pairs(base: Rows, adjacency: Adjacency | str, *, labels: tuple[float, float]
         ]
         return [Pair(name, base.replaced(row, a), base.replaced(row, b)) for name, a, b in cells]
     found: list[Pair] = []
+    above, below = (high, low) if np.isin(base.y, labels).all() else (high + 1e6, low - 1e308)
     for name, one, other in rows_to_try(base.X.shape[1]):
         if relation is Adjacency.ADD_REMOVE_ONE:
-            found += [Pair(f"{name}, {end:+g}", base, base.added(one, end)) for end in (high, low)]
+            ends = ((high, high), (low, below))
+            found += [Pair(f"{name}, {end:+g}", base, base.added(one, far)) for end, far in ends]
         else:
             found.append(Pair(f"{name}, label kept", base.replaced(one, high), base.replaced(other, high)))
-            found.append(Pair(f"{name}, label too", base.replaced(one, high), base.replaced(other, low)))
+            found.append(Pair(f"{name}, label too", base.replaced(one, above), base.replaced(other, below)))
+        above, below = high, low
     return found
 
 

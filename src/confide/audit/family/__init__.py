@@ -15,7 +15,7 @@ from confide.audit.registry import Claim
 from confide.privacy import Adjacency, exact
 
 #: Modules of this package that have `FAMILIES`.
-ROOMS = ("training", "selection", "prediction", "pipeline", "tuning", "resumed", "texts", "files")
+ROOMS = ("training", "selection", "prediction", "pipeline", "tuning", "resumed", "texts", "files", "labels")
 
 
 def variants(claim: Claim) -> Iterator[Claim]:
