@@ -154,7 +154,9 @@ sparse(
 
 def _tuned(rows: Rows, stream: RandomStream) -> Floats:
     found = tune(
-        lambda kind: PrivateRegressor(target_bounds=(-1, 1), engine="closed_form", conditioning=kind),
+        lambda kind: PrivateRegressor(
+            target_bounds=(-1, 1), engine="closed_form", conditioning=kind, shrinkage=False
+        ),
         ["spectral", "identity"],
         rows.X,
         rows.y,
