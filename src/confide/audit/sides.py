@@ -83,7 +83,7 @@ def seen(claim: Claim, pair: Pair, seed: int = 0) -> tuple[Outcome, list[str]]:
     else:
         here, found = observe(lambda: claim.run(pair.here, seeded_stream(seed)), Recorder()), []
     there = observe(lambda: claim.run(pair.there, seeded_stream(seed)), Recorder())
-    return here, [*found, *differences(here, there, frozen=False)]
+    return here, [*differences(here, there, frozen=False), *found]
 
 
 def differences(here: Outcome, there: Outcome, *, frozen: bool) -> Iterator[str]:

@@ -242,6 +242,7 @@ def _steps() -> Iterator[Variant]:
     how: Options = {"engine": "dpsgd", "steps": 2}
     secret = {**NUMBERS, "delta": _DELTA, "public": None, **how, "max_rows": 30}
     yield _grown("estimator", _counted(PrivateRegressor, **secret))
+    yield _grown("past their bound", _counted(PrivateRegressor, **{**secret, "max_rows": _COUNTS[0]}))
     yield _member("frame", "replace_one", _door(train, "replace_one", delta=0.001, **how))
     yield _objects(PrivateRegressor, "replace_one", **_ALL_SECRET, **how)
 
