@@ -267,3 +267,34 @@ def test_the_library_does_not_say_what_a_relation_implies(monkeypatch):
     told = Guarantee(1, 0, "replace_label", "row", Event.of("pure", epsilon=1))
     assert any("holds under" in what for what in price._dishonest(Adjacency.REPLACE_ONE, price.Spent(told)))
     assert not list(price._dishonest(Adjacency.REPLACE_LABEL, price.Spent(told)))
+
+
+@pytest.mark.parametrize("name", ["training.objective", "training.objective.gaussian"])
+def test_a_plan_of_more_than_was_asked_for_is_seen_without_a_charge(monkeypatch, name):
+    from confide.training import objective
+
+    true = objective.make_plan
+    monkeypatch.setattr(
+        objective, "make_plan", lambda shape, epsilon, *rest, **how: true(shape, 2 * epsilon, *rest, **how)
+    )
+    plain = [v for v in variants(named(name)) if "quantile .2" in v.name or "ridge 20" in v.name]
+    assert len(plain) == 2
+    for variant in plain:
+        till, _ = price.price(variant, next(iter(variant.pairs())).here, 1)
+        assert not till.paid
+        assert any("nothing is charged" in what for what in price.dishonest(variant, till))
+
+
+def test_shortened_rows_at_twice_the_amount_are_seen_without_a_charge(monkeypatch):
+    from confide.audit.family import training as members
+
+    (variant,) = (v for v in variants(named("training.semi_sensitive")) if "shortened rows" in v.name)
+    here = next(iter(variant.pairs())).here
+    assert not list(price.dishonest(variant, price.price(variant, here, 1)[0]))
+    true = members.fit_semi_sensitive
+    monkeypatch.setattr(
+        members, "fit_semi_sensitive", lambda X, private, y, epsilon, *rest, **how: true(
+            X, private, y, 1.05 * epsilon, *rest, **how
+        ),
+    )  # fmt: skip
+    assert list(price.dishonest(variant, price.price(variant, here, 1)[0]))

@@ -255,10 +255,16 @@ def faults(claim: Claim, till: Till) -> Iterator[str]:
 
 
 def dishonest(claim: Claim, till: Till) -> Iterator[str]:
-    """Yield where a run costs more than it says itself, whatever the claim's amounts are."""
+    """Yield where a run costs more than it says itself, whatever the claim's amounts are.
+
+    One that says nothing is held against these.
+    """
     said = till.paid
     if not said and till.last is not None:
         said = [Spent(till.last, till.whole.costs)]
+    if not said and not till.random and _passes(till.whole.costs, claim.epsilon, claim.delta):
+        costs = _text(till.whole.costs, claim.delta)
+        yield f"the calls cost {costs}, nothing is charged and {_pair(claim)} was asked for"
     for spent in said:
         yield from _dishonest(claim.adjacency, spent)
 
