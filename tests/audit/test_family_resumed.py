@@ -96,9 +96,15 @@ def no_noise(patch):
 
 
 def one_batch(patch):
-    true = fitting.poisson_batches
     for module in (fitting, hybrid):
-        patch.setattr(module, "poisson_batches", lambda *a: repeat(next(true(*a))))
+        patch.setattr(module, "steps", _with_one_batch(module.steps))
+
+
+def _with_one_batch(true):
+    def steps(problem, stages, rates, state, drawn=None, watch=None):
+        return true(problem, stages, rates, state, None if drawn is None else repeat(next(drawn)), watch)
+
+    return steps
 
 
 def batch_kept_in_steps(patch):

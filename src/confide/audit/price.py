@@ -113,6 +113,7 @@ class Till(Recorder):
         self._once: dict[Any, Spent] = {}
         #: Steps on the present batch, since it was drawn.
         self._used = 0
+        self.reused = False
 
     def charged(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Keep a charge that is admitted, with what is spent inside of it."""
@@ -185,6 +186,7 @@ class Till(Recorder):
     def _costs(self, name: str, given: Arguments) -> Iterable[Cost]:
         if name == "step_answer":
             self._used += 1
+            self.reused |= self._rate < 1 and self._used > 1
             return [self._step(given["noise_multiplier"], self._used if self._rate < 1 else 1)]
         if name == "SparseVector.above_many":
             if any(given["self"] is epoch for epoch in self._epochs):
@@ -259,6 +261,8 @@ def dishonest(claim: Claim, till: Till) -> Iterator[str]:
 
     One that says nothing is held against these.
     """
+    if till.reused:  # at large epsilon its delta is above that of as many batches, whatever is charged
+        yield "a secret batch is used for more than one step"
     said = till.paid
     if not said and till.last is not None:
         said = [Spent(till.last, till.whole.costs)]
