@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from fractions import Fraction
 from functools import wraps
@@ -14,13 +15,16 @@ from confide.audit.finding import Verdict
 from confide.audit.promises import mechanisms as room
 from confide.audit.registry import claims
 from confide.mechanisms import above_threshold, choice, discrete, gaussian, grid
+from confide.selection import draws
+from confide.selection import exponent as selection_exponent
 
 #: p-value below which nothing that holds is seen in these tests.
 LEAST = 1e-7
 
 
 def seen(layer, name, *, full=False):
-    told = run._attack(run.Cell(f"mechanisms.{name}", layer), full=full, error=1e-6, seed=5)
+    whole = name if "." in name else f"mechanisms.{name}"
+    told = run._attack(run.Cell(whole, layer), full=full, error=1e-6, seed=5)
     assert told is not None
     return told.verdict is Verdict.BROKEN or told.p_value < LEAST
 
@@ -224,7 +228,38 @@ def after_64_queries(patch):
     patch.setattr(above_threshold.SparseVector, "above_many", above_many)
 
 
+def steeper_of_many(patch):
+    """A steeper law of draws where there are more than 64 supports."""
+    true = draws.exponent
+
+    def exponent(problem, *rest):
+        return true(problem, *rest) * (4 if math.comb(problem.p, problem.size) > 64 else 1)
+
+    patch.setattr(draws, "exponent", exponent)
+
+
+def exponents(change):
+    def apply(patch):
+        true = selection_exponent.exponent
+
+        def exponent(problem, mechanism, epsilon, adjacency):
+            return true(problem, mechanism, epsilon, adjacency) * change(Fraction(epsilon))
+
+        everywhere(patch, true, exponent)
+
+    return apply
+
+
 BREAKS = {
+    "many supports": (steeper_of_many, "law of draws", "selection.exponential.replace_one"),
+    "many supports, flips": (steeper_of_many, "law of draws", "selection.permute_and_flip.replace_one"),
+    "many supports, listed": (steeper_of_many, "law of draws", "selection.top_r.replace_one"),
+    "supports at 8": (
+        exponents(lambda epsilon: 8 if epsilon > 4 else 1), "exact", "selection.exponential.replace_one",
+    ),
+    "supports at 0.1": (
+        exponents(lambda epsilon: 8 if epsilon < 1 else 1), "exact", "selection.exponential.replace_one",
+    ),
     "quiet beyond 64": (quiet_beyond_64, "noise", "laplace_release"),
     "quiet gaussian beyond 64": (quiet_gaussian_beyond_64, "noise", "gaussian_release"),
     "repeated beyond 64": (repeated_beyond_64, "noise", "gaussian_release"),
@@ -268,8 +303,8 @@ BREAKS = {
 }  # fmt: skip
 
 
-#: Noise that is rarely other than 0: seen by the draws of a full audit.
-FULL = ("discrete laplace at 8",)
+#: Noise that is rarely other than 0, and a law that is nearly uniform: seen by the draws of a full audit.
+FULL = ("discrete laplace at 8", "many supports, listed")
 
 
 @pytest.mark.parametrize("name", BREAKS)

@@ -17,11 +17,13 @@ weighted_choice       65, 100 and 1,000 things, the likely ones last; as logarit
 sparse_vector         epsilon 0.1 and 8; 200 queries
 laplace_release       65 and 1,000 cells, epsilon 0.1 and 8, with the sensitivity by the dimension
 gaussian_release      65 and 1,000 cells, multipliers 0.2 and 30
+selection             78 and 126 supports, epsilon 0.1, 1 and 8, of each mechanism that draws them
 ====================  ================================================================================
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -30,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from confide.audit import blackbox, noise
-from confide.audit.exact import certain, excess
+from confide.audit import blackbox, neighbours, noise
+from confide.audit.exact import certain, excess, nearly
 from confide.audit.finding import Finding, Verdict
+from confide.audit.neighbours import Rows
 from confide.audit.promises import mechanisms as room
 from confide.audit.registry import Claim, Floats, Law, Pair
 from confide.mechanisms import (
@@ -49,13 +52,16 @@ from confide.mechanisms import (
     weighted_choice,
 )
 from confide.privacy import gaussian_epsilon, round_up, zcdp_epsilon
+from confide.selection import SubsetProblem, draw, law
 
 _DELTA = Fraction(1, 1000)
 _EPSILONS = Fraction(1, 10), Fraction(8)
 _SIZES = 65, 100, 1000
 _CELLS = 65, 1000
-#: Of the draws of a claim, one in so many for each of its members, and of the noise of epochs.
+#: Of the draws of a claim of that room, one in so many for each of its members; of the noise of epochs.
 _SHARE, _EPOCHS = 4, 40
+#: Relative error of a law of supports in double precision.
+_LAWS = 1e-9
 _STEP = 0.25
 #: Queries of an epoch.
 _MANY = 200
@@ -215,6 +221,26 @@ def _released(claim: Claim) -> Iterator[Claim]:
         yield _member(claim, what, claim.epsilon, whole(release, amount), pairs=lambda pairs=pairs: pairs)
 
 
+def _supports(claim: Claim) -> Iterator[Claim]:
+    """Yield draws of supports, more than 64 of them."""
+    mechanism = claim.name.split(".")[1]
+    for columns, size, epsilon in ((13, 2, Fraction(1)), (9, 4, _EPSILONS[0]), (9, 4, _EPSILONS[1])):
+
+        def asked(rows: Rows, size: int = size, epsilon: Fraction = epsilon) -> tuple[Any, ...]:
+            problem = SubsetProblem(rows.X, rows.y, size, ridge=0.0, feature_bound=1.0, target_bound=1.0)
+            return problem, mechanism, epsilon, "replace_one"
+
+        def outputs(rows: Rows, count: int, stream: RandomStream, asked: Any = asked) -> Floats:
+            return np.array(draw(*asked(rows), random_state=stream, size=count), dtype=np.float64)
+
+        def known(rows: Rows, asked: Any = asked) -> Law:
+            return nearly({tuple(map(float, s)): p for s, p in law(*asked(rows)).items()}, _LAWS)
+
+        pairs = tuple(neighbours.pairs(neighbours.table(12, columns), "replace_one")[:1])
+        name = f"{math.comb(columns, size)} supports, epsilon {float(epsilon):g}"
+        yield _member(claim, name, epsilon, outputs, law=known, pairs=lambda pairs=pairs: pairs)
+
+
 #: Claim -> its members.
 MEMBERS: dict[str, Callable[[Claim], Iterator[Claim]]] = {
     "mechanisms.discrete_laplace": _laplaces,
@@ -224,6 +250,7 @@ MEMBERS: dict[str, Callable[[Claim], Iterator[Claim]]] = {
     "mechanisms.sparse_vector": _epochs,
     "mechanisms.laplace_release": _released,
     "mechanisms.gaussian_release": _released,
+    **{f"selection.{name}.replace_one": _supports for name in ("exponential", "permute_and_flip", "top_r")},
 }
 
 
@@ -250,10 +277,11 @@ def exactly(claim: Claim, found: Finding | None) -> Finding | None:
 
 def drawn(claim: Claim, found: Finding | None, count: int, stream: RandomStream) -> Finding | None:
     """Return what draws of a claim showed, joined with those of its members."""
+    count = count // _SHARE if claim.name.startswith("mechanisms.") else 2 * count
     return _joined(
         found,
         (
-            blackbox.fit(member, next(iter(member.pairs())), count // _SHARE, stream.child(member.name))
+            blackbox.fit(member, next(iter(member.pairs())), count, stream.child(member.name))
             for member in members(claim)
             if found is not None
         ),
