@@ -84,7 +84,7 @@ from confide.audit import generators
 from confide.audit.finding import Finding, Verdict
 from confide.audit.recorded import Arguments, Mechanism
 from confide.audit.registry import Claim
-from confide.audit.replay import Outcome, Recorder, observe, same
+from confide.audit.replay import Outcome, Recorder, observe, ready, same
 from confide.mechanisms import os_stream
 from confide.mechanisms import stream as streams
 
@@ -443,6 +443,7 @@ def check(claim: Claim, variants: Iterable[Claim] = (), *, most: int = 8) -> Fin
         None where every run on the claim's own tables ends in an error: nothing is drawn for a release.
     """
     begun, tried, broken = time.process_time(), 0, list[tuple[str, str]]()
+    ready()
     if not of_the_system():
         broken.append(("certified streams do not read the operating system's generator", ""))
     if not _itself():

@@ -267,6 +267,11 @@ def _wrappers() -> dict[str, tuple[Any, Any]]:
     return _wrapped
 
 
+def ready() -> None:
+    """Import all that a recording wraps: what an import draws is no run's doing."""
+    _wrappers()
+
+
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[Recorder]:
     """Let a recorder see the calls of mechanisms, and the charges, inside the block.
