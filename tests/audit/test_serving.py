@@ -231,3 +231,28 @@ def test_deep_networks_whose_levels_are_one_too_many_are_caught(monkeypatch):
 
     monkeypatch.setattr(CertifiedNetwork, "steady", deep)
     assert "five layers" in poison.attack(of("prediction.interval"), budget=24).note
+
+
+def test_a_law_that_a_model_keeps_without_delta_is_caught(monkeypatch):
+    from confide.prediction import model
+
+    plain, kept = model.release_of, {}
+    claim = of("prediction.total")
+    assert LAYERS["price"](claim, Effort(False, 1e-6, os_stream(), 0)).verdict is Verdict.HOLDS
+
+    def without_delta(name, epsilon, classes, delta=0):
+        return kept.setdefault((name, epsilon, classes), plain(name, epsilon, classes, delta))
+
+    # What is charged is right, what is drawn is not.
+    monkeypatch.setattr(model, "release_of", without_delta)
+    preview = model.CertifiedModel.preview
+
+    def right(self, *args, **how):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "release_of", plain)
+            return preview(self, *args, **how)
+
+    monkeypatch.setattr(model.CertifiedModel, "preview", right)
+    found = LAYERS["price"](claim, Effort(False, 1e-6, os_stream(), 0))
+    assert found.verdict is Verdict.BROKEN
+    assert "less delta after more" in found.note

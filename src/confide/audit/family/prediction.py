@@ -221,17 +221,30 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
 _MANY = 120
 
 
+def _asked(rows: Rows) -> CertifiedClassifier:
+    return CertifiedClassifier([*_TWO], (-1, 1), certificate="votes", neighbours=3).fit(rows.X, rows.y)
+
+
 def _total(rows: Rows, stream: RandomStream) -> Floats:
     """Return the sum of many answers to one query, under one total."""
-    model = CertifiedClassifier([*_TWO], (-1, 1), certificate="votes", neighbours=3).fit(rows.X, rows.y)
     asked = np.repeat(_QUERIES[:1], _MANY, axis=0)
-    told = model.answer(asked, total=(1, "1/100"), random_state=random_state(stream))
+    told = _asked(rows).answer(asked, total=(1, "1/100"), random_state=random_state(stream))
     return np.array([told.sum()], dtype=np.float64)
+
+
+def _less_delta(rows: Rows, stream: RandomStream) -> Floats:
+    """Return answers of one model by each release: some, others with less delta, others with less epsilon."""
+    model, told = _asked(rows), []
+    for release in ("response", "laplace", "ptr"):
+        for epsilon, delta in ((1, "1/50"), (1, "1/1000000"), ("1/10", "1/50")):
+            seed = random_state(stream.child(f"{release} {epsilon} {delta}"))
+            told.append(model.answer(_QUERIES, epsilon, delta, release, random_state=seed))
+    return np.concatenate(told)
 
 
 FAMILIES: Families = {
     claim: tuple(member.variant() for member in members) for claim, members in MEMBERS.items()
-} | {"prediction.total": (Variant(f"{_MANY} answers", _total),)}
+} | {"prediction.total": (Variant(f"{_MANY} answers", _total), Variant("less delta after more", _less_delta))}
 
 
 def targets(claim: str) -> tuple[tuple[str, Target], ...]:
