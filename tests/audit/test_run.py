@@ -318,7 +318,7 @@ def test_rooms_and_claims_are_taken_with_the_name_of_the_package():
 
 def test_a_public_name_tells_what_else_its_room_promises(monkeypatch):
     monkeypatch.setattr(running, "LAYERS", {"exact": lambda claim, effort: None})
-    for name in ("train", "confide.train"):
+    for name in ("PrivateRegressor", "confide.PrivateRegressor"):
         found, room = claims(name), claims("training")
         told = f"{len(found)} claims cover {name}; the room training has {len(room)}: --mechanism training"
         assert registry.beside(name) == told
