@@ -228,6 +228,27 @@ def after_64_queries(patch):
     patch.setattr(above_threshold.SparseVector, "above_many", above_many)
 
 
+def quieter(when):
+    """Half of the noise of queries in calls of an epoch that are not its first."""
+
+    def apply(patch):
+        true, plain = above_threshold.SparseVector.above_many, above_threshold.discrete_laplace
+
+        def above_many(epoch, queries):
+            late = when(epoch._answered)
+
+            def noise(scale, size, *, stream=None):
+                return plain(scale / (2 if late else 1), size, stream=stream)
+
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(above_threshold, "discrete_laplace", noise)
+                return true(epoch, queries)
+
+        patch.setattr(above_threshold.SparseVector, "above_many", above_many)
+
+    return apply
+
+
 def steeper_of_many(patch):
     """A steeper law of draws where there are more than 64 supports."""
     true = draws.exponent
@@ -299,6 +320,10 @@ BREAKS = {
     "large integers": (large_integers_alike, "law of draws", "weighted_choice"),
     "split at 8": (splits(lambda epsilon: epsilon > 4), "exact", "sparse_vector"),
     "split at 0.1": (splits(lambda epsilon: epsilon < 1), "exact", "sparse_vector"),
+    "quieter from the second call on": (
+        quieter(lambda answered: answered > 0), "law of draws", "sparse_vector",
+    ),
+    "quieter after 20 answers": (quieter(lambda answered: answered >= 20), "law of draws", "sparse_vector"),
     "true after 64 queries": (after_64_queries, "law of draws", "sparse_vector"),
 }  # fmt: skip
 

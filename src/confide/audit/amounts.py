@@ -14,7 +14,7 @@ discrete_gaussian     deviations 1/2 and 30
 rounded_gaussian      deviations 0.3 and 50
 weighted_choice       65, 100 and 1,000 things, the likely ones last; as logarithms that are rational or
                       floats, far apart, and as integer weights, also beyond 2^63
-sparse_vector         epsilon 0.1 and 8; 200 queries
+sparse_vector         epsilon 0.1 and 8; 200 queries, at once and five a call
 laplace_release       65 and 1,000 cells, epsilon 0.1 and 8, with the sensitivity by the dimension
 gaussian_release      65 and 1,000 cells, multipliers 0.2 and 30
 selection             78 and 126 supports, epsilon 0.1, 1 and 8, of each mechanism that draws them
@@ -63,8 +63,8 @@ _SHARE, _EPOCHS = 4, 40
 #: Relative error of a law of supports in double precision.
 _LAWS = 1e-9
 _STEP = 0.25
-#: Queries of an epoch.
-_MANY = 200
+#: Queries of an epoch, and of one call of it.
+_MANY, _A_CALL = 200, 5
 
 
 def _member(claim: Claim, what: str, epsilon: Any, draw: Callable[..., Any], **how: Any) -> Claim:
@@ -167,11 +167,13 @@ def _weighed(claim: Claim) -> Iterator[Claim]:
 
 
 def _epochs(claim: Claim) -> Iterator[Claim]:
-    """Yield epochs of other amounts, and one of 200 queries, a third of which ends after the 64th."""
-    for epsilon, asked, moved in (
-        (_EPSILONS[0], (2, 1, 0), (1, 0, 1)),
-        (_EPSILONS[1], (1, 1, 0, 1), (0, 0, 1, 0)),
-        (Fraction(1), (14,) * _MANY, (14,) * _MANY),  # held against draws alone: laws at 1 are the claim's
+    """Yield epochs of other amounts, and of 200 queries, a third of which ends after the 64th."""
+    long = (14,) * _MANY  # held against draws alone: laws at 1 are the claim's
+    for epsilon, asked, moved, a_call in (
+        (_EPSILONS[0], (2, 1, 0), (1, 0, 1), _MANY),
+        (_EPSILONS[1], (1, 1, 0, 1), (0, 0, 1, 0), _MANY),
+        (Fraction(1), long, long, _MANY),
+        (Fraction(1), long, long, _A_CALL),
     ):
         e1, e2 = split_epoch(epsilon)
         if e1 + e2 > epsilon or min(e1, e2) <= 0:
@@ -179,18 +181,31 @@ def _epochs(claim: Claim) -> Iterator[Claim]:
         bar = stable_threshold(_DELTA, e1, e2)
 
         def outputs(
-            queries: list[int], count: int, stream: RandomStream, made: Any = (bar, e1, e2)
+            queries: list[int], count: int, stream: RandomStream, made: Any = (bar, e1, e2, a_call)
         ) -> Floats:
-            epochs = (SparseVector(*made, stream=stream.child(str(i))) for i in range(count))
-            return np.array([sum(epoch.above_many(queries)) for epoch in epochs], dtype=np.float64)
+            *how, a_call = made
+            epochs = (SparseVector(*how, stream=stream.child(str(i))) for i in range(count))
+            return np.array([_above(epoch, queries, a_call) for epoch in epochs], dtype=np.float64)
 
         pair = Pair("around the threshold", [bar + k for k in asked], [bar + k for k in moved])
         law = (room.lasting_law if len(asked) == _MANY else room.sparse_law)(bar, e1, e2)
+        name = f"epsilon {float(epsilon):g}, {len(asked)} queries"
+        name += f", {a_call} a call" if a_call < len(asked) else ""
         yield replace(
-            claim, name=f"{claim.name}[epsilon {float(epsilon):g}, {len(asked)} queries]", epsilon=epsilon,
+            claim, name=f"{claim.name}[{name}]", epsilon=epsilon,
             pairs=lambda pair=pair: (pair,), law=law, search=None,
             outputs=outputs, run=lambda queries, stream, outputs=outputs: outputs(queries, 1, stream)[0],
         )  # fmt: skip
+
+
+def _above(epoch: SparseVector, queries: list[int], a_call: int) -> int:
+    """Return how many queries, so many a call, are above until the first that is not."""
+    told = 0
+    for start in range(0, len(queries), a_call):
+        if not epoch.open:
+            break
+        told += sum(epoch.above_many(queries[start : start + a_call]))
+    return told
 
 
 def _released(claim: Claim) -> Iterator[Claim]:
