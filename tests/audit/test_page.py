@@ -7,12 +7,14 @@ import re
 
 import pytest
 
-from confide.audit import Finding, Verdict, claims
+from confide.audit import Finding, Verdict, claims, registry
+from confide.audit import page as page_module
 from confide.audit import run as running
-from confide.audit.legend import LEGEND, UNSEEN
+from confide.audit.legend import LEGEND, TERMS, UNSEEN
 from confide.audit.origin import Origin
 from confide.audit.page import page
 from confide.audit.run import LAYERS, LEVEL, Audit
+from confide.privacy import Adjacency
 
 HOLDS, BROKEN = Verdict.HOLDS, Verdict.BROKEN
 
@@ -101,9 +103,10 @@ def test_every_layer_is_explained_and_counted():
         assert row(text, "legend", layer)[0] == LEGEND[layer].sentence.replace("'", "&#x27;")
     assert row(text, "legend", "exact")[1:] == ["1", "0", "1", "0"]
     assert row(text, "legend", "poisoning")[1:] == ["1", "0", "0", "1"]
-    assert row(text, "legend", "run time")[1:] == ["not judged", "0", "0", "1"]
+    assert row(text, "legend", "run time")[1:] == ["reported, not judged", "0", "0", "1"]
     expected = dict.fromkeys(LAYERS, "does not apply")
     voted = expected | {"exact": "held", "poisoning": "held", "run time": "reported"}
+    voted["support"] = "not in a quick audit"
     assert row(text, "matrix", "prediction.votes") == list(voted.values())
     assert row(text, "matrix", "labels.rounding") == list((expected | {"exact": "broken"}).values())
 
@@ -164,7 +167,7 @@ def test_poisoning_and_run_times_stand_apart():
     text = text_of(*told())
     assert row(text, "poisoned", "prediction.votes") == ["24", "", "2", "holds"]
     assert "(0.90 to 1.20)" in text
-    assert text.count("<details><summary>") == 2
+    assert text.count("<details><summary>") == 3
     assert text.count('<details class="narrow"><summary>') == 1
     plain = text_of(told()[0])
     assert "Certified distances" not in plain
@@ -182,14 +185,56 @@ def test_tables_have_captions_headers_and_words_beside_colour(broken):
 
 def test_attacks_are_counted_alike_everywhere():
     text = text_of(*told(), Finding("confide.tune.novel", "registry", BROKEN))
-    assert "<dt>attacks</dt><dd>1<small>of 10 layers; 1 poisoning; 1 run time<" in text
+    assert "<dt>attacks</dt><dd>1<small>by 1 layer; 1 poisoning; 1 run time<" in text
     assert "<summary>Show 1 attack</summary>" in text
 
 
 def test_each_claim_names_its_proof():
     text = text_of(*told())
     (claim,) = claims("prediction.votes")
-    assert f'<small class="proof">{claim.proof}</small>' in text
+    shown = text.partition('<small class="proof">')[2].partition("</small>")[0]
+    assert shown == claim.proof.replace(".", ".<wbr>")
+    assert page_module._name("the proof. confide.a_b, .c <") == (
+        "the proof. confide.<wbr>a_<wbr>b, .<wbr>c &lt;"
+    )
+
+
+def test_a_part_of_an_audit_says_so():
+    found, whole = Finding("labels.rounding", "exact", HOLDS, 0.25), len(claims())
+    text = page(Audit((found,), False, 1.0, asked="rr_on_bins"))
+    assert f"<title>Audit of rr_on_bins: 1 of {whole} claims, quick</title>" in text
+    assert f"<strong>A part of an audit: </strong>it says nothing of {whole - 1} other claims. " in text
+    assert f"{registry.beside('rr_on_bins')}.</p>" in text
+    alone = page(Audit((found,), False, 1.0, asked="labels.rounding"))
+    assert f"it says nothing of {whole - 1} other claims. </p>" in alone
+    every = tuple(Finding(claim.name, "exact", HOLDS, 0.0) for claim in claims())
+    text = page(Audit(every, True, 1.0))
+    assert f"<title>Audit of {whole} claims, full</title>" in text
+    assert "A part of an audit" not in text
+
+
+def test_layers_are_counted_among_the_attacks():
+    found = [Finding("labels.rounding", layer, HOLDS) for layer in ("exact", "replay", "exact", "run time")]
+    assert "<dt>attacks</dt><dd>3<small>by 2 layers; 1 run time<" in text_of(*found)
+
+
+def test_what_a_quick_audit_leaves_out_is_not_said_to_be_impossible():
+    found = tuple(Finding(name, "replay", HOLDS) for name in ("training.rounds", "labels.rounding"))
+    for full, told in ((False, "not in a quick audit"), (True, "does not apply")):
+        text, place = page(Audit(found, full, 1.0)), list(LAYERS).index("support")
+        assert row(text, "matrix", "training.rounds")[place] == told
+        assert row(text, "matrix", "labels.rounding")[place] == "does not apply"
+        count = "2" if full else "1, and 1 not in a quick audit"
+        assert row(text, "legend", "support")[1:] == ["0", "0", "0", count]
+
+
+def test_words_are_explained():
+    text = text_of(*told())
+    for term in ("Epsilon", "Delta", "Neighbours", "p-value", "Sensitivity", "Holm", "Exact law"):
+        assert f"<dt>{term}</dt>" in text
+    assert "docs/how-to/audit.md" in text
+    terms = TERMS["Neighbours"].lower()
+    assert all(relation.value.replace("add_", "add_or_").replace("_", " ") in terms for relation in Adjacency)
 
 
 def test_closest_calls_have_a_column():

@@ -196,7 +196,7 @@ def test_replay_tells_how_far_inputs_moved():
     assert still is not None
     assert far.moved > 0.9
     assert still.moved == 0
-    assert "by up to 0 of" in still.note
+    assert "by up to 0 times what is declared" in still.note
     (family,) = claims("labels.rounding")
     at = next(iter(family.pairs()))
     found = options.check(family, [replace(at, there=at.here)], [at])

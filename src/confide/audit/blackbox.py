@@ -487,6 +487,6 @@ def one_run(claim: Claim, stream: RandomStream, *, repeats: int, error: float) -
         return one_run_bound(right, made, bits.shape[1], repeats, delta, level)
 
     return Finding(
-        claim.name, "one run", Verdict.HOLDS, bound(error), f"{bits.size} canaries", repeats,
+        claim.name, "one run", Verdict.HOLDS, bound(error), f"{bits.size} planted rows", repeats,
         _least_error(bound, float(claim.epsilon)), guesses=made, canaries=bits.shape[1],
     )  # fmt: skip

@@ -101,7 +101,7 @@ _LONG = 512
 #: What doubles may lose of a number of bits.
 _EXACT = 1 - 1e-9
 _STRAY = "a certified stream hands out other words than the operating system gave"
-_NOTE = "all noise is the operating system's: the same on the same words, another on others"
+_NOTE = "all noise is the operating system's: same random bits, same noise; other bits, other noise"
 Made = set[tuple[str, str]]
 
 

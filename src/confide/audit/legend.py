@@ -121,11 +121,39 @@ ROUNDED = (
 
 #: What the words of the matrix say.
 WORDS = (
-    "Held: the layer tried, could have broken the claim, and did not. Too weak: so few runs cannot break the "
-    "claim, not even if every guess were right. Nothing moved: replay met no input that its neighbours move, "
-    "so no sensitivity was tried. Does not apply: the layer has nothing to try on this claim. Broken: an "
-    "attack succeeded. Reported: measured, but no guarantee covers it."
+    "Held: the layer tried, could have broken the claim, and did not. Too weak: so few runs cannot break "
+    "the claim, not even if every guess were right. Nothing moved: replay met no input that its neighbours "
+    "move, so no sensitivity was tried. Does not apply: the layer has nothing to try on this claim. Not in "
+    "a quick audit: only a full audit tries the layer on this claim. Broken: an attack succeeded. Reported: "
+    "measured, but no guarantee covers it."
 )
+
+#: Term -> what it means, for somebody who reads no proofs.
+TERMS: dict[str, str] = {
+    "Claim": "What Confide promises of one run of a mechanism, release, engine or estimator: its epsilon, "
+    "its delta, and between which neighbours.",
+    "Epsilon": "How well whoever sees a result can tell two neighbouring tables apart: no outcome is more "
+    "than exp(epsilon) times as probable on one as on the other, but for delta. 0 tells nothing; at 1 it is "
+    "2.7 times.",
+    "Delta": "The probability by which that bound may be missed. 0 where none stands.",
+    "Neighbours": "Two tables that differ in one person (or row). Replace label: in the label alone; all "
+    "else is public. Replace one: in the whole row, the number of rows is public. Replace private part: in "
+    "the secret columns and the label of a row. Add or remove one: the person is in the table or not, so "
+    "the number of rows is secret too.",
+    "Sensitivity": "How far what is computed may move between neighbours. Noise is scaled to it, so one "
+    "that is declared too small breaks the claim.",
+    "Exact law": "The probabilities of all outcomes of a run, computed and not counted.",
+    "p-value": "How probable what was counted would be at most if the claim held. A very small one breaks "
+    "the claim; empty where no chance is in an attack.",
+    "Holm": "The rule by which all p-values are decided together, so that many attacks raise no false alarm.",
+    "Planted rows": "Rows that are put into a training or left out by the toss of a coin, to see whether "
+    "its result tells which.",
+    "Names of neighbours": "Each says what differs. Ends: a value at one end of its bounds against the "
+    "other (middle: against the middle). Beyond the bounds: values far outside. Missing: no value. Sign "
+    "flip, zero row, duplicate, alternating signs, one column, missing cells: what the row that differs "
+    "looks like; its label is kept or differs too. Climbed: found by search. Fuzzed: random, with extreme "
+    "cells. Tie: scores that are equal.",
+}
 
 _DIGITS = 4
 #: That tell any two doubles apart.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 
 from confide.audit.finding import Finding, Verdict
-from confide.audit.legend import LEGEND, ROUNDED, UNSEEN, WORDS, down, held, judged, many, up
+from confide.audit.legend import LEGEND, ROUNDED, TERMS, UNSEEN, WORDS, down, held, judged, many, up
+from confide.audit.registry import beside
 from confide.audit.run import LAYERS, LEVEL, REGISTRY, Audit
-from confide.audit.standing import How, Standing, Tried, counted, standings
+from confide.audit.standing import How, Standing, Tried, counted
 from confide.report.html import Safe, code, escape, join, table, tag
 from confide.report.style import css
 
@@ -41,6 +43,7 @@ summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 .stack thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .stack tr{padding:.5rem 0;border-bottom:1px solid var(--grid)}
 .stack th,.stack td{border:0;padding:.05rem 0;white-space:normal}
+.stack td:has(.apart)::before{content:none!important}
 .stack td:empty{padding:0}.stack td:empty::before{content:none!important}
 .stack td::before{color:var(--muted);font-weight:400;font-size:.85rem}
 .matrix td,.legend td.n{display:inline-block;padding-right:.9rem}
@@ -50,10 +53,13 @@ summary:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 
 #: Layers with a table of their own.
 _APART = ("poisoning", "run time")
+#: After which a name may break.
+_JOINT = re.compile(r"[._](?=\w)")
 #: Length at most of a bar that passes its claim, in claims.
 _OVER = 1.3
 _SECTIONS = (
     ("claims", "Claims"),
+    ("words", "Words"),
     ("layers", "What is tried"),
     ("matrix", "Claim by layer"),
     ("poisoning", "Poisoning"),
@@ -71,11 +77,11 @@ _BARS = (
 
 def page(audit: Audit) -> str:
     """Return the HTML page of an audit."""
-    stood = standings(audit.findings)
-    kind = "full" if audit.full else "quick"
-    title = f"Audit of {many(len(stood), 'claim')}, {kind}"
+    stood = audit.standings
+    title = _title(audit, len(stood))
     found = {
         "claims": _claims(stood),
+        "words": _terms(),
         "layers": _layers(stood),
         "matrix": _matrix(stood),
         "poisoning": _poisoned(audit),
@@ -99,6 +105,23 @@ def page(audit: Audit) -> str:
         tag("footer", tag("p", "Made by ", code("confide audit"), ".")),
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _title(audit: Audit, count: int) -> str:
+    kind, whole = "full" if audit.full else "quick", audit.registered
+    asked = "" if audit.asked is None else f"{audit.asked}: "
+    return f"Audit of {asked}{count if count == whole else f'{count} of {whole}'} claims, {kind}"
+
+
+def _partial(audit: Audit, count: int) -> Safe | None:
+    """Say of an audit of a few claims that it is one; None where all were attacked."""
+    if count == audit.registered:
+        return None
+    left = many(audit.registered - count, "other claim")
+    more = beside(audit.asked) if audit.asked is not None else ""
+    return tag(
+        "p", tag("strong", "A part of an audit: "), f"it says nothing of {left}. {more}{'.' if more else ''}"
+    )
 
 
 def _link(name: str, head: str) -> Safe:
@@ -138,7 +161,7 @@ def _labels(name: str, heads: tuple[str, ...]) -> str:
 def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
     counts = Counter(one.how for one in stood)
     unknown = [found.claim for found in audit.broken if found.layer == REGISTRY]
-    made = counted(audit.findings)
+    made, layers = counted(audit.findings), {found.layer for found in audit.findings}
     more = "".join(f"; {many(made[what], what)}" for what in _APART if made[what])
     tiles = (
         ("broken", counts[How.BROKEN], "an attack succeeded"),
@@ -148,7 +171,7 @@ def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
             counts[How.UNMEASURED],
             "rest on proof, and on layers that look for one counter-example",
         ),
-        ("attacks", made["attack"], f"of {len(LAYERS) - len(_APART)} layers{more}"),
+        ("attacks", made["attack"], f"by {many(len(layers - {*_APART, REGISTRY}), 'layer')}{more}"),
     )
     shown = (
         tag("div", tag("dt", name), tag("dd", f"{count:,}", tag("small", note)))
@@ -159,7 +182,7 @@ def _outcome(audit: Audit, stood: list[Standing]) -> Safe:
         f"No attack broke a claim: {held(counts[How.MEASURED], counts[How.UNMEASURED])}",
     )
     quick = None if audit.full else tag("p", "Quick: few runs. For a sign-off run ", code("--full"), ".")
-    return join(told, quick, tag("dl", *shown, class_="tiles"))
+    return join(told, _partial(audit, len(stood)), quick, tag("dl", *shown, class_="tiles"))
 
 
 def _banner(broken: list[Standing], unknown: list[str]) -> Safe | None:
@@ -191,7 +214,7 @@ def _claims(stood: list[Standing]) -> Safe:
     )
     rows: list[tuple[object, ...]] = [
         (
-            join(_name(one.claim.name), tag("small", one.claim.proof, class_="proof")),
+            join(_name(one.claim.name), tag("small", _name(one.claim.proof), class_="proof")),
             _bar(one),
             *one.numbers,
             _told(one),
@@ -232,14 +255,20 @@ def _bar(one: Standing) -> Safe:
     )
 
 
+#: In place of how many claims a layer held that no guarantee is about; without its column's name.
+_REPORTED = tag("span", "reported, not judged", class_="apart")
+
+
 def _layers(stood: list[Standing]) -> Safe:
     rows: list[tuple[object, ...]] = []
     for layer in LAYERS:
         counts = Counter(one.tried(layer) for one in stood)
-        held = "not judged" if counts[Tried.REPORTED] else f"{counts[Tried.HELD]}"
+        held = _REPORTED if counts[Tried.REPORTED] else f"{counts[Tried.HELD]}"
+        none = f"{counts[Tried.NOTHING]}"
+        none += f", and {counts[Tried.LEFT]} not in a quick audit" if counts[Tried.LEFT] else ""
         weak = counts[Tried.WEAK] + counts[Tried.STILL]
         sentence = LEGEND[layer].sentence if layer in LEGEND else ""
-        rows.append((layer, sentence, held, weak, counts[Tried.BROKEN], counts[Tried.NOTHING]))
+        rows.append((layer, sentence, held, weak, counts[Tried.BROKEN], none))
     words = (
         "Each layer is an attack of another kind. The numbers are claims; those that a layer could not break "
         "had too few runs for it, or no input that moved."
@@ -253,6 +282,7 @@ _CELLS = {
     Tried.WEAK: "quiet",
     Tried.STILL: "quiet",
     Tried.REPORTED: "quiet",
+    Tried.LEFT: "quiet",
     Tried.NOTHING: "quiet",
 }
 
@@ -348,6 +378,11 @@ def _fold(summary: str, content: Safe) -> Safe:
     return tag("details", tag("summary", summary), content)
 
 
+def _terms() -> Safe:
+    more = join("How to read an audit, at length: ", code("docs/how-to/audit.md"), " of Confide.")
+    return _fold("Show what the words of this page mean", join(_plain(TERMS.items()), tag("p", more)))
+
+
 def _unseen() -> Safe:
     words = "No verdict of this page speaks of these."
     return join(tag("p", words), _plain(UNSEEN.items()))
@@ -381,5 +416,5 @@ def _plain(rows: Iterable[tuple[str, object]]) -> Safe:
 
 
 def _name(name: str) -> Safe:
-    """Return a claim's name, which may break at its dots and underscores."""
-    return Safe(escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>"))
+    """Return a claim's name, or its proof, which may break at its dots and underscores."""
+    return Safe(_JOINT.sub(r"\g<0><wbr>", escape(name)))

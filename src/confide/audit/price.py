@@ -43,6 +43,7 @@ from typing import Any
 
 from confide.audit import best, losses
 from confide.audit.finding import Finding, Verdict
+from confide.audit.legend import many
 from confide.audit.losses import Cost
 from confide.audit.recorded import Arguments, Mechanism
 from confide.audit.registry import Claim, Pair
@@ -368,7 +369,7 @@ def check(
         till, shown = price(option, pair.here, seed + tried)
         raised += shown.error != ""
         found += [(pair.name, f"{option.name}: {what}") for what in dishonest(option, till)]
-    note += f"; {raised} runs ended in an error, after what they had spent" if raised else ""
+    note += f"; {many(raised, 'run')} ended in an error, after what they had spent" if raised else ""
     return Finding(
         claim.name, "price", Verdict.BROKEN if found else Verdict.HOLDS, pair=found[0][0] if found else "",
         tried=tried, seconds=time.process_time() - begun, note=found[0][1] if found else note,
@@ -376,7 +377,7 @@ def check(
 
 
 def _spent(claim: Claim, till: Till) -> str:
-    charges = f"{len(till.paid)} charges, each held against its own calls"
+    charges = f"; {many(len(till.paid), 'charge')}, each held against its own calls" if till.paid else ""
     if till.random:
-        return f"a random number of runs; {charges}"
-    return f"the calls cost at least {_text(till.whole.costs, claim.delta)}; {charges}"
+        return f"a random number of runs{charges}"
+    return f"the calls cost at least {_text(till.whole.costs, claim.delta)}{charges}"

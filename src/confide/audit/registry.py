@@ -209,7 +209,8 @@ def claims(name: str | None = None) -> tuple[Claim, ...]:
     ----------
     name : str, optional
         A claim (``"selection.exponential.huber"``), the beginning of some (``"selection"``), or a covered
-        name (``"adassp"``); as Python writes it too (``"confide.train"``, ``"confide.selection"``).
+        name (``"adassp"``); as Python writes it too (``"confide.train"``, ``"confide.selection"``). Blanks
+        around it, and its case where that leaves one name, do not count.
 
     Raises
     ------
@@ -219,11 +220,22 @@ def claims(name: str | None = None) -> tuple[Claim, ...]:
     _load()
     if name is None:
         return tuple(_CLAIMS.values())
-    short = name.removeprefix("confide.")
-    found = tuple(claim for claim in _CLAIMS.values() if _begins(claim, short) or _covers(claim, name, short))
+    found = _called(name.strip()) or _called(_spelled(name.strip()))
     if not found:
-        raise ParameterError(f"No claim is called {name!r:.80}.", _nearest(name))
+        raise ParameterError(f"No claim is called {name!r:.80}.", _nearest(name.strip()))
     return found
+
+
+def _called(name: str) -> tuple[Claim, ...]:
+    short = name.removeprefix("confide.")
+    return tuple(claim for claim in _CLAIMS.values() if _begins(claim, short) or _covers(claim, name, short))
+
+
+def _spelled(name: str) -> str:
+    """Return the one known name that is this one but for case; this one where there is none, or several."""
+    short = name.lower().removeprefix("confide.")
+    found = {each for each in _known() if each.lower().removeprefix("confide.") == short}
+    return found.pop() if len(found) == 1 else name
 
 
 def _begins(claim: Claim, name: str) -> bool:
@@ -238,32 +250,62 @@ def _covers(claim: Claim, *names: str) -> bool:
 
 
 def beside(name: str) -> str:
-    """Return how many claims a public name has, and the rooms that they are of; empty for other names.
+    """Return how many claims a public name has, and where others of their rooms are; empty for other names.
 
     A name is attacked as the claims that cover it; what the room promises beside them is not.
     """
-    found = claims(name)
-    if any(_begins(claim, name.removeprefix("confide.")) for claim in found):
+    found, asked = claims(name), name.strip()
+    asked = asked if _called(asked) else _spelled(asked)
+    if any(_begins(claim, asked.removeprefix("confide.")) for claim in found):
         return ""
     rooms = dict.fromkeys(claim.name.partition(".")[0] for claim in found)
-    told = (f"the room {room} has {len(claims(room))}: --mechanism {room}" for room in rooms)
-    covering = "1 claim covers" if len(found) == 1 else f"{len(found)} claims cover"
-    return f"{covering} {name}; {'; '.join(told)}"
+    others = (f"others of the room: --mechanism {room} ({len(claims(room))} claims)" for room in rooms)
+    covering, whose = ("1 claim covers", "its name says") if len(found) == 1 else (
+        f"{len(found)} claims cover", "their names say")  # fmt: skip
+    return f"{covering} {asked}: default options, or those that {whose}; {'; '.join(others)}"
 
 
 def _nearest(name: str) -> str:
     """Return the remedy for a name that nothing has: the nearest that something has, and the rooms."""
     from difflib import get_close_matches
 
-    names = [claim.name for claim in _CLAIMS.values()]
-    rooms = list(dict.fromkeys(each.partition(".")[0] for each in names))
+    by_case = {each.lower(): each for each in reversed(_known())}
+    near = ", ".join(by_case[each] for each in get_close_matches(name.lower(), by_case))
+    meant = _uncovered(name) or (f"Did you mean {near}? " if near else "")
+    rooms = ", ".join(dict.fromkeys(each.partition(".")[0] for each in _CLAIMS))
+    return f"{meant}Rooms are {rooms}; 'confide audit --list' shows every claim."
+
+
+def _known() -> list[str]:
+    """Return what `claims` takes, but for names with a colon, which nobody types: rooms first."""
+    rooms = dict.fromkeys(each.partition(".")[0] for each in _CLAIMS)
     covered = [each for claim in _CLAIMS.values() for each in claim.covers]
     endings = [each.rpartition(mark)[2] for each in covered for mark in ".:"]
-    known = [*rooms, *names, *(each.rpartition(".")[0] for each in names), *endings, *covered]
-    by_case = {each.lower(): each for each in reversed(known)}
-    near = ", ".join(by_case[each] for each in get_close_matches(name.lower(), by_case))
-    meant = f"Did you mean {near}? " if near else ""
-    return f"{meant}Rooms are {', '.join(rooms)}; 'confide audit --list' shows every claim."
+    known = (*rooms, *_CLAIMS, *(each.rpartition(".")[0] for each in _CLAIMS), *endings, *covered)
+    return [each for each in dict.fromkeys(known) if each and ":" not in each]
+
+
+#: Rooms of the code with public names; those whose claims attack a part of what they do.
+_PACKAGES = (
+    "ledger", "mechanisms", "pipeline", "prediction", "privacy", "report", "schema", "selection", "service",
+    "training", "tune",
+)  # fmt: skip
+_NEAR = {"ledger": "ledger", "service": "prediction.serving, ledger.requests"}
+
+
+def _uncovered(name: str) -> str:
+    """Say of a public name that no claim covers why, or which claims are near; empty for other names."""
+    from confide.audit.exempt import EXEMPT
+
+    room, _, last = name.removeprefix("confide.").rpartition(".")
+    rooms = [each for each in _PACKAGES if each in (room or each, last)]
+    found = [each for each in rooms if last == each or last in import_module(f"confide.{each}").__all__]
+    if not found:
+        return ""
+    if found[0] in _NEAR:
+        return f"No claim covers it as a whole; near are {_NEAR[found[0]]}. "
+    reason = EXEMPT.get(f"confide.{found[0]}.{last}", "it draws no noise")
+    return f"No claim covers it: {reason}. "
 
 
 def random_state(stream: RandomStream) -> int | None:

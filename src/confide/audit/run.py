@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -32,8 +33,9 @@ from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
 from confide.audit.legend import many, passes
 from confide.audit.origin import Origin, Place, machine, now
-from confide.audit.registry import Claim, Kind, Pair, claims
-from confide.audit.standing import LEVEL, standings
+from confide.audit.registry import Claim, Pair, claims
+from confide.audit.result import Audit
+from confide.audit.standing import LEVEL, left_out
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, os_stream, seeded_stream
 
@@ -138,8 +140,8 @@ def _sides(claim: Claim, effort: Effort) -> Finding | None:
 
 
 def _support(claim: Claim, effort: Effort) -> Finding | None:
-    if not effort.full and claim.kind not in (Kind.MECHANISM, Kind.RELEASE):
-        return None  # what is fitted on releases is post-processing, and slower to sample
+    if not effort.full and left_out(claim, "support"):
+        return None
     pair = next(iter(claim.pairs()))
     count = claim.draws if effort.full else claim.quick
     return sides.support(claim, pair, count, effort.stream, error=effort.error)
@@ -182,6 +184,10 @@ LAYERS: dict[str, Layer] = {
 REGISTRY = "registry"
 
 
+class UnfinishedError(RuntimeError):
+    """An audit of which a result was lost: what was not tried is not shown to hold."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One claim under one layer, on one pair."""
@@ -189,54 +195,6 @@ class Cell:
     claim: str
     layer: str
     pair: int = 0
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What an audit found.
-
-    Parameters
-    ----------
-    findings : tuple of Finding
-        Judged together.
-    full : bool
-    seconds : float
-        Of this process; an audit that was resumed took more.
-    kept : int
-        Results, also of layers that had nothing to say, that were read from the state.
-    stale : bool
-        Whether all of them were: nothing was attacked.
-    origin : Origin, optional
-        What was attacked, with what and when.
-    """
-
-    findings: tuple[Finding, ...]
-    full: bool
-    seconds: float
-    kept: int = 0
-    stale: bool = False
-    origin: Origin | None = None
-
-    @property
-    def broken(self) -> tuple[Finding, ...]:
-        """Attacks that succeeded."""
-        return tuple(found for found in self.findings if found.verdict is Verdict.BROKEN)
-
-    def summary(self) -> list[tuple[Claim, Finding, Verdict]]:
-        """Return a row a claim: the attack with the largest lower bound, and the verdict of all."""
-        return [(one.claim, one.worst, one.verdict) for one in standings(self.findings)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "mode": "full" if self.full else "quick",
-            "level": LEVEL,
-            "seconds": round(self.seconds, 1),
-            "origin": None if self.origin is None else self.origin.to_dict(),
-            "broken": sorted({found.claim for found in self.broken}),
-            "claims": [one.to_dict() for one in standings(self.findings)],
-            "findings": [found.to_dict() for found in self.findings],
-        }
 
 
 def plan(chosen: Sequence[Claim], *, full: bool) -> list[Cell]:
@@ -299,6 +257,8 @@ def audit(
     ParameterError
         For an unknown name, a seed below 0, a state of another audit or that is damaged, and a file that
         cannot be written; before anything is attacked.
+    UnfinishedError
+        If a process was killed, or a result was lost.
     """
     start = time.perf_counter()
     check_seed(seed)
@@ -310,7 +270,7 @@ def audit(
     begun = origin.date, origin.machine
     first, done, places = (begun, {}, []) if state is None else _read(state, header, chosen, begun)
     left = [cell for cell in cells if cell not in done]
-    kept = len(cells) - len(left)
+    kept, told = len(cells) - len(left), sum(found is not None for found in done.values())
     if progress is not None:
         progress(kept, len(cells), f"starting {many(jobs, 'process', 'processes')}")
     for number, (cell, found) in enumerate(_results(left, full, error, seed, jobs), start=1 + kept):
@@ -320,6 +280,7 @@ def audit(
             _append(state, cell, found, places[-1])
         if progress is not None:
             progress(number, len(cells), f"{cell.claim}: {cell.layer}")
+    _complete(cells, done)
     promised = {claim.name: claim for claim in chosen}
     findings = [
         replace(found, verdict=Verdict.BROKEN) if _contradicts(found, promised[cell.claim]) else found
@@ -329,7 +290,15 @@ def audit(
     if name is None:
         findings += _unregistered()
     stale, seconds = kept == len(cells), time.perf_counter() - start
-    return Audit(tuple(judge(findings, LEVEL)), full, seconds, kept, stale, origin.over(first, places))
+    where = origin.over(first, places)
+    return Audit(tuple(judge(findings, LEVEL)), full, seconds, told, stale, where, name and name.strip())
+
+
+def _complete(cells: Iterable[Cell], done: Iterable[Cell]) -> None:
+    """Refuse to tell of an audit of which a result was lost."""
+    known = set(done)
+    if lost := [f"{cell.claim}: {cell.layer}" for cell in cells if cell not in known]:
+        raise UnfinishedError(f"{many(len(lost), 'attack')} gave no result, the first one {lost[0]}")
 
 
 def _contradicts(found: Finding, claim: Claim) -> bool:
@@ -357,6 +326,8 @@ def _unregistered() -> list[Finding]:
 def _results(
     cells: Iterable[Cell], full: bool, error: float, seed: int | None, jobs: int
 ) -> Iterator[tuple[Cell, Finding | None]]:
+    import warnings
+
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
@@ -367,8 +338,14 @@ def _results(
         return
 
     tasks = (delayed(_quietly)(cell, full, error, seed) for cell in cells)
-    results: Any = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
-    yield from results
+    with warnings.catch_warnings():
+        # A process that has grown ends after its task, and another one takes its place; `_complete` counts.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+        results: Any = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+        try:
+            yield from results
+        except BrokenExecutor as stopped:
+            raise UnfinishedError("a process was killed, maybe for want of memory") from stopped
 
 
 def _quietly(cell: Cell, full: bool, error: float, seed: int | None) -> tuple[Cell, Finding | None]:

@@ -13,10 +13,18 @@ from typing import Any
 from confide.audit.blackbox import ceiling
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import both, down, judged, passes
-from confide.audit.registry import Claim, claims
+from confide.audit.registry import Claim, Kind, claims
 
 #: Probability that any claim that holds is called broken, over a whole audit.
 LEVEL = 1e-3
+#: Layer -> kinds of claims that a quick audit does not try it on: what is fitted on releases is
+#: post-processing, and slower to sample.
+_FULL_ALONE = {"support": (Kind.ENGINE, Kind.ESTIMATOR)}
+
+
+def left_out(claim: Claim, layer: str) -> bool:
+    """Return whether a quick audit leaves out a layer that a full one tries on a claim."""
+    return claim.kind in _FULL_ALONE.get(layer, ())
 
 
 class How(Enum):
@@ -37,6 +45,8 @@ class Tried(Enum):
     #: Replay met no input that moves.
     STILL = "nothing moved"
     REPORTED = "reported"
+    #: `left_out`.
+    LEFT = "not in a quick audit"
     NOTHING = "does not apply"
 
 
@@ -55,11 +65,14 @@ class Standing:
         Of this claim; at least one.
     error : float
         p-value at which one more statistical finding of the whole audit would be broken (`least`).
+    full : bool
+        Whether the audit was: a quick one leaves out some layers.
     """
 
     claim: Claim
     findings: tuple[Finding, ...]
     error: float = LEVEL
+    full: bool = True
 
     @property
     def worst(self) -> Finding:
@@ -94,7 +107,8 @@ class Standing:
     def tried(self, layer: str) -> Tried:
         """Return what a layer did to this claim."""
         words = {self._word(found) for found in self.findings if found.layer == layer}
-        return min(words, key=_STRONGEST.index, default=Tried.NOTHING)
+        left = not self.full and left_out(self.claim, layer)
+        return min(words, key=_STRONGEST.index, default=Tried.LEFT if left else Tried.NOTHING)
 
     def _word(self, found: Finding) -> Tried:
         if found.verdict is Verdict.BROKEN:
@@ -170,13 +184,13 @@ class Standing:
         }
 
 
-def standings(findings: Iterable[Finding]) -> list[Standing]:
+def standings(findings: Iterable[Finding], *, full: bool = True) -> list[Standing]:
     """Return how each claim that was attacked stands, in the order of the registry."""
     own, whole = dict[str, list[Finding]](), tuple(findings)
     for found in whole:
         own.setdefault(found.claim, []).append(found)
     error = least(whole)
-    return [Standing(claim, tuple(own[claim.name]), error) for claim in claims() if claim.name in own]
+    return [Standing(claim, tuple(own[claim.name]), error, full) for claim in claims() if claim.name in own]
 
 
 def counted(findings: Iterable[Finding]) -> dict[str, int]:

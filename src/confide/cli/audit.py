@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
 
 #: Columns of a file, which has none; and of a terminal from which neighbours are shown.
 _ENDLESS, _WIDE = 10_000, 100
+#: Seconds after which a line says how far an audit is.
+_MINUTE = 60.0
 
 
 def audit(
-    quick: Annotated[bool, typer.Option("--quick", help="Under two minutes; the default.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="About a minute on two idle cores, more on busy ones; the default."),
+    ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Under two hours on two cores; goes on where it stopped.")
+        bool,
+        typer.Option(
+            "--full",
+            help="About an hour on two idle cores (under two), more on busy ones; goes on where it stopped.",
+        ),
     ] = False,
     mechanism: Annotated[
         list[str] | None,
@@ -36,7 +46,7 @@ def audit(
             "--mechanism",
             "-m",
             metavar="NAME",
-            help="One claim, room or public name alone: training, confide.train.",
+            help="One claim, room or public name alone: training, confide.train. Case does not count.",
         ),
     ] = None,
     listed: Annotated[
@@ -70,6 +80,8 @@ def audit(
     Leaves with status 0 where every claim holds and 1 where one is broken or, without --mechanism, where no
     claim covers a public name; with --museum 1 where a variant known to be broken was not caught.
     """
+    from confide.audit.legend import many
+
     with reporting(as_json):
         name = _single(mechanism)
         if museum:
@@ -96,7 +108,9 @@ def audit(
             cores = jobs or (1 if name and not full else 2)
             found = attack(name, full=full, seed=seed, state=kept, jobs=cores, progress=told)
         if found.stale:
-            typer.echo(f"All {found.kept} results are from {kept}; remove it to attack anew.", err=True)
+            typer.echo(
+                f"All {many(found.kept, 'result')} are from {kept}; remove it to attack anew.", err=True
+            )
         if out is not None:
             from confide.audit.page import page
 
@@ -104,7 +118,7 @@ def audit(
     if as_json:
         emit(found.to_dict())
     else:
-        _show(found, name)
+        _show(found)
         if out is not None:
             typer.echo(f"Report: {out}")
     raise typer.Exit(1 if found.broken else 0)
@@ -128,7 +142,7 @@ def _refuse(mode: str, takes: str, **given: Any) -> None:
 def _list(name: str | None, *, as_json: bool) -> None:
     """Show what is claimed."""
     from confide.audit.legend import many, up
-    from confide.audit.registry import claims
+    from confide.audit.registry import beside, claims
 
     chosen = claims(name)
     if as_json:
@@ -139,8 +153,11 @@ def _list(name: str | None, *, as_json: bool) -> None:
         facts = _facts(claim) | {"epsilon": up(claim.epsilon), "delta": up(claim.delta)}
         table.add_row(*facts.values())
     console = _console()
-    console.print(table)
-    console.print(f"{many(len(chosen), 'claim')}. Attack one, or a room: confide audit --mechanism NAME.")
+    _print(console, table)
+    told = many(len(chosen), "claim") if name is None else f"{len(chosen)} of {len(claims())} claims"
+    console.print(f"{told}. Attack one, or a room: confide audit --mechanism NAME.")
+    if name is not None and (more := beside(name)):
+        console.print(f"{more}.")
 
 
 def _facts(claim: Claim) -> dict[str, Any]:
@@ -171,12 +188,24 @@ def _console() -> Console:
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
+def _print(console: Console, table: Table) -> None:
+    """Print a table; in a file no line ends in blanks."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as kept:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in kept.get().splitlines()))
+
+
 def _museum(seed: int | None, *, as_json: bool) -> int:
     """Show every piece; return 0 where the audit caught them all and accused no sibling."""
     from confide.audit.museum import pieces, tour
 
     shown, count = [], len(pieces())
-    with _progress(quiet=as_json) as told:
+    with _progress(quiet=as_json, each=True) as told:
+        if told is not None:
+            told(0, count, "starting")
         for number, one in enumerate(tour(seed), start=1):
             shown.append(one)
             if told is not None:
@@ -192,7 +221,7 @@ def _museum(seed: int | None, *, as_json: bool) -> int:
         sibling = f"called broken by {', '.join(one.accused)}" if one.accused else "quiet"
         table.add_row(one.piece.name, ", ".join(one.caught) or "nothing", down(one.measured) or "-", sibling)
     console = _console()
-    console.print(table)
+    _print(console, table)
     twice = sum(len(one.caught) > 1 for one in shown)
     told = f"Wrong: {', '.join(wrong)}." if wrong else "All were caught, and no sibling was called broken."
     console.print(f"{count} pieces, {twice} caught by two layers or more. {told}")
@@ -205,19 +234,50 @@ def _going_on(state: Path | None) -> Iterator[None]:
 
     Not with status 1, which means that a claim is broken.
     """
+    from confide.audit.run import UnfinishedError
+
     try:
         yield
     except KeyboardInterrupt:
         told = "nothing was kept" if state is None else f"what ended is in {state}: run again to go on"
         typer.echo(f"Stopped; {told}.", err=True)
         raise typer.Exit(130) from None
+    except UnfinishedError as error:
+        told = "" if state is None else f"; what ended is in {state}"
+        typer.echo(f"The audit did not end: {error}{told}. Run it again.", err=True)
+        raise typer.Exit(2) from None
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+def _progress(*, quiet: bool, each: bool = False) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Give a function that shows how far it is: a bar on a terminal, else lines on standard error."""
+    from rich.console import Console
+
     if quiet:
         yield None
-        return
+    elif Console(stderr=True).is_terminal:
+        with _bar() as told:
+            yield told
+    else:
+        yield _lines(each=each)
+
+
+def _lines(*, each: bool) -> Callable[[int, int, str], None]:
+    """Return what prints a line for each step, or for each tenth of them and after each minute."""
+    last = time.monotonic() - _MINUTE, -1
+
+    def told(done: int, total: int, what: str) -> None:
+        nonlocal last
+        now, tenth = time.monotonic(), 10 * done // max(1, total)
+        if each or tenth > last[1] or now - last[0] >= _MINUTE:
+            last = now, tenth
+            typer.echo(f"{done:,} of {total:,}: {what}", err=True)
+
+    return told
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int, str], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -229,13 +289,13 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None
         )
 
 
-def _show(found: Audit, name: str | None) -> None:
+def _show(found: Audit) -> None:
     from confide.audit.legend import held, many, up
     from confide.audit.registry import beside
     from confide.audit.run import REGISTRY
-    from confide.audit.standing import How, counted, standings
+    from confide.audit.standing import How, counted
 
-    stood, console = standings(found.findings), _console()
+    stood, console = found.standings, _console()
     wide = console.width >= _WIDE
     heads = ("claim", "claimed", *(("neighbours",) if wide else ()), "measured", "by", "on", "outcome")
     table = _table(*heads)
@@ -245,17 +305,19 @@ def _show(found: Audit, name: str | None) -> None:
         relation = (one.claim.adjacency.value.replace("_", " "),) if wide else ()
         bound = (measured, one.worst.layer, one.worst.pair) if one.worst.measured > 0 else ("-", "", "")
         table.add_row(one.claim.name, f"{claimed}{delta}", *relation, *bound, str(one))
-    console.print(table)
+    _print(console, table)
     broken = [one.claim.name for one in stood if one.how is How.BROKEN]
     unknown = [attack.claim for attack in found.broken if attack.layer == REGISTRY]
     attacks = ", ".join(many(count, what) for what, count in counted(found.findings).items() if count)
     kind = "full" if found.full else "quick"
     counts = Counter(one.how for one in stood)
     told = f"Broken: {', '.join(broken)}." if broken else "No claim was broken."
-    console.print(f"{many(len(stood), 'claim')}, {attacks}, {kind}, {found.seconds:.0f} s. {told}")
+    count, all_ = len(stood), found.registered
+    whole = many(count, "claim") if count == all_ else f"{count} of {all_} claims"
+    console.print(f"{whole}, {attacks}, {kind}, {found.seconds:.0f} s. {told}")
     console.print(held(counts[How.MEASURED], counts[How.UNMEASURED]))
-    if name is not None and (more := beside(name)):
-        console.print(more)
+    if found.asked is not None and (more := beside(found.asked)):
+        console.print(f"{more}.")
     if unknown:
         console.print(
             f"Public names that no claim covers, so that nothing attacks them: {', '.join(unknown)}."
