@@ -465,7 +465,7 @@ def check(
         found += [Fault(what, pair.name) for what in beside(told)]
         share, calls = max(share, shares(claim, told)), max(calls, len(told.recorded.calls))
         raised += told.recorded.error != ""
-    note = f"up to {many(calls, 'call')}; inputs moved by up to {share:.3g} of what is declared"
+    note = f"up to {many(calls, 'call')}; inputs moved by up to {share:.3g} times what is declared"
     note += f"; {many(raised, 'run')} ended in an error, on both tables" if raised else ""
     return Finding(
         claim.name, "replay", Verdict.BROKEN if found else Verdict.HOLDS,
