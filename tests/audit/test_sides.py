@@ -349,3 +349,13 @@ def test_every_estimator_is_drawn(room):
         for each in made:
             name = "fit" if each is not LabelPrivatizer else "fit_transform"
             assert hasattr(getattr(each, name), "__wrapped__"), each
+
+
+def test_a_model_that_was_fitted_before_shows_what_a_new_one_does():
+    """A table that was met in an earlier run, and its neighbour that was not, were told apart."""
+    (claim,) = (claim for claim in claims("prediction.erm.replace_label") if claim.law is not None)
+    pair = next(iter(claim.pairs()))
+    claim.law(pair.here)
+    assert sides.seen(claim, pair)[1] == []
+    claim.law(pair.there)
+    assert sides.seen(claim, pair)[1] == []

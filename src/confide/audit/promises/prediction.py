@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from confide.audit import neighbours
 from confide.audit.exact import certain, nearly
+from confide.audit.memory import remembered
 from confide.audit.neighbours import Rows
 from confide.audit.promises.mechanisms import sparse_law
 from confide.audit.registry import Floats, Kind, Law, Pair, Target, promise, random_state
@@ -194,7 +194,7 @@ def model(
     `poisoned` makes the model whose distances are attacked, where another one has larger distances.
     """
 
-    @lru_cache(maxsize=256)
+    @remembered(256)
     def trained(cells: bytes, shape: tuple[int, int], labels: bytes) -> CertifiedClassifier:
         return make().fit(np.frombuffer(cells).reshape(shape), np.frombuffer(labels))
 
