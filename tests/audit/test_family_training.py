@@ -15,7 +15,7 @@ from confide.audit.run import audit
 from confide.privacy import gaussian_sigma
 from confide.training import least_squares
 from confide.training.labels.channel import Channel
-from confide.training.sgd import batches, sensitivity
+from confide.training.sgd import batches, fitting, sensitivity
 
 #: Functions below the front doors, which are replayed alone: they say nothing of what they spend.
 _SILENT = ("quantile .2", "Huber, radius", "hinge, ridge", "semi_sensitive[shortened rows]")
@@ -179,6 +179,6 @@ def test_batches_of_another_rate_and_batches_that_repeat_are_caught(spoil, monke
         true = batches.gap_law
         monkeypatch.setattr(batches, "gap_law", lambda scale: true(scale / 3))
     else:
-        monkeypatch.setattr(batches, "poisson_batches", _reused(batches.poisson_batches))
+        monkeypatch.setattr(fitting, "poisson_batches", _reused(fitting.poisson_batches))
     found = audit("training.poisson_batches", full=False)
     assert "law of draws" in {one.layer for one in found.findings if one.verdict is Verdict.BROKEN}
