@@ -34,6 +34,7 @@ import numpy as np
 from confide.audit import coins
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import many
+from confide.audit.memory import forget
 from confide.audit.recorded import MECHANISMS, Arguments, Mechanism
 from confide.audit.registry import Claim, Pair
 from confide.mechanisms import seeded_stream
@@ -310,7 +311,8 @@ class _Log(logging.Handler):
 
 
 def observe(run: Callable[[], Any], recorder: Recorder) -> Outcome:
-    """Run once and keep all that shows, under a recorder."""
+    """Run once and keep all that shows, under a recorder; what claims remember of other runs is forgotten."""
+    forget()
     log, text, output, error = _Log(), io.StringIO(), None, ""
     root = logging.getLogger()
     root.addHandler(log)
