@@ -11,7 +11,8 @@ from confide.audit import claims, family, poison, price, replay
 from confide.audit.family.prediction import MEMBERS
 from confide.audit.finding import Verdict
 from confide.mechanisms import seeded_stream
-from confide.prediction import Ensemble, ensemble, persons
+from confide.prediction import Ensemble, StronglyConvexERM, ensemble, erm_losses, persons, votes
+from confide.prediction.erm_losses import HuberHinge
 from confide.privacy import Adjacency
 
 ALL = [(claim, member) for claim, members in MEMBERS.items() for member in members]
@@ -26,7 +27,8 @@ def of(name):
 def test_a_member_is_replayed_priced_and_poisoned(name, member):
     claim = of(name)
     variant = next(one for one in family.variants(claim) if one.name == f"{name}[{member.name}]")
-    assert claim.adjacency is Adjacency(member.adjacency)
+    assert variant.adjacency is Adjacency(member.adjacency)
+    assert claim.adjacency is variant.adjacency or member.name.startswith("private parts")
     assert replay.check(variant, variant.pairs()[:2]).verdict is Verdict.HOLDS
     till, shown = price.price(variant, variant.pairs()[0].here)
     assert shown.error == ""
@@ -103,3 +105,48 @@ def test_members_by_the_place_of_a_row_are_caught(monkeypatch):
 
     monkeypatch.setattr(ensemble, "hashes", by_place)
     assert quick("prediction.ensemble").verdict is Verdict.BROKEN
+
+
+def test_rows_that_change_their_ids_and_count_once_are_caught(monkeypatch):
+    gap = votes.vote_gap
+    monkeypatch.setattr(votes, "vote_gap", lambda counts, influence=2: gap(counts, 2))
+    assert quick("prediction.teachers").note.startswith("rows that change their ids: ")
+
+
+@pytest.mark.parametrize("name", ["prediction.votes", "prediction.teachers"])
+@pytest.mark.parametrize("lost", [False, True], ids=["every tie", "ties of the second class"])
+def test_ties_that_count_a_change_too_many_are_caught(monkeypatch, name, lost):
+    """Where the number of votes is odd no two of two classes tie."""
+    gap = votes.vote_gap
+
+    def tied(counts, influence=2):
+        labels, k = gap(counts, influence)
+        ordered = np.sort(counts, axis=1)
+        even = (ordered[:, -1] - ordered[:, -2]) % 2 == 0
+        return labels, k + (even & ((labels == 1) | (not lost)))
+
+    monkeypatch.setattr(votes, "vote_gap", tied)
+    assert quick(name).note.startswith("an even number: ")
+
+
+def test_labels_that_turn_for_less_than_they_move_are_caught(monkeypatch):
+    monkeypatch.setattr(erm_losses, "HuberHinge", lambda: HuberHinge(relabelled=0.5))
+    assert quick("prediction.erm.replace_label").note.startswith("huber hinge: ")
+
+
+def test_private_parts_that_move_less_than_rows_are_caught(monkeypatch):
+    true = StronglyConvexERM.gradient_shift.fget
+
+    def shift(self):
+        return 1.0 if self.adjacency is Adjacency.REPLACE_PRIVATE_PART else true(self)
+
+    monkeypatch.setattr(StronglyConvexERM, "gradient_shift", property(shift))
+    assert quick("prediction.erm").note.startswith("private parts: ")
+
+
+@pytest.mark.parametrize("name", ["prediction.interval", "prediction.hybrid"])
+def test_rows_of_a_person_in_a_batch_that_are_rounded_down_are_caught(monkeypatch, name):
+    monkeypatch.setattr(
+        persons, "_in_one_batch", lambda batches, rows: max(1, rows // getattr(batches, "count", 1))
+    )
+    assert quick(name).note.startswith("more rows of a person than batches: ")

@@ -1,8 +1,10 @@
 """Members of the families of the room: prediction. Each is replayed, and poisoned as the claims' own models.
 
-Three classes, losses, momentum, batches by hashes, ensembles whose members a replaced row may leave, and
-persons of more rows than count take branches that the models of the claims do not. A person's rows are not
-side by side, and where persons come and go their ids are lasting: those of the others stay as they are.
+Three classes, losses, momentum, batches by hashes, ensembles whose members a replaced row may leave, votes
+that may tie, rows that change their ids, relations that a loss tells apart, and persons of more rows than
+count, also more of them than there are batches, take branches that the models of the claims do not. A
+person's rows are not side by side, and where persons come and go their ids are lasting: those of the others
+stay as they are.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from confide.mechanisms import RandomStream
 from confide.prediction import (
     CertifiedClassifier,
     Ensemble,
+    HybridTraining,
     IntervalTraining,
     Persons,
     StronglyConvexERM,
+    TeacherVotes,
     VoteGap,
 )
 from confide.prediction.intervals.batches import HashedBatches
@@ -72,6 +76,28 @@ def _boxes(persons: int = 1, k_max: int = 8, **how: Any) -> CertifiedClassifier:
     return CertifiedClassifier([*_TWO], certificate=counted)
 
 
+#: A public start whose border runs through the square, and queries near where training leaves it.
+_START = np.append(np.random.default_rng(2).normal(size=13)[:-1], 0.0)
+_BORDER = np.array([[-0.55, 0.65], [0.3, 0.15], [-0.75, 0.95], [0.7, 0.0], [0.05, 0.0]])
+
+
+#: Rows of a person and batches, of which one has two of them.
+_MORE, _FEWER = 7, 4
+
+
+def _hybrid() -> CertifiedClassifier:
+    settings = {"learning_rate": 0.2, "clip": 0.1, "clip_by": "norm"}
+    certificate = HybridTraining((2, 3, 1), settings, 56, init=_START, batches=_FEWER)
+    return CertifiedClassifier([*_TWO], certificate=Persons(certificate, _MORE))
+
+
+def _teachers(parts: int, **how: Any) -> CertifiedClassifier:
+    from sklearn.tree import DecisionTreeClassifier
+
+    votes = TeacherVotes(DecisionTreeClassifier(random_state=0), parts, 2, (-1, 1), **how)
+    return CertifiedClassifier([*_TWO], certificate=votes)
+
+
 def _deep() -> CertifiedClassifier:
     """Return a network of five layers, whose levels are searched by `steady` one after the other."""
     layers = (2, 3, 3, 3, 3, 1)
@@ -104,8 +130,12 @@ class Member:
     persons : bool
         Whether each row stands for `_OWNED` rows of one person.
     adjacency : str
+        That of the claim, or one under which the same is changed.
     rows : int, optional
         Of what is poisoned; 20 a class by default.
+    renamed : bool
+        Whether a row that changes has another id then: its cells and label.
+    queries : float array [q, 2]
     """
 
     name: str
@@ -114,9 +144,15 @@ class Member:
     persons: bool = False
     adjacency: str = "replace_one"
     rows: int | None = None
+    renamed: bool = False
+    queries: Floats = field(default_factory=lambda: _QUERIES, repr=False)
 
     def fit(self, rows: Rows) -> CertifiedClassifier:
         """Return the fitted model."""
+        if self.renamed:
+            ids = _names(rows)
+            order = np.argsort(ids)  # equal rows may change their ids with each other, not their places
+            return self.make().fit(rows.X[order], rows.y[order], ids=np.array(ids)[order].tolist())
         if not self.persons:
             return self.make().fit(rows.X, rows.y)
         moved = np.linspace(1.0, 0.5, _OWNED)  # the same row, ever nearer to the middle
@@ -130,19 +166,19 @@ class Member:
         """Return what is replayed and priced."""
 
         def run(rows: Rows, stream: RandomStream) -> Floats:
-            told = self.fit(rows).answer(_QUERIES, 1, random_state=random_state(stream))
+            told = self.fit(rows).answer(self.queries, 1, random_state=random_state(stream))
             return np.asarray(told, dtype=np.float64)
 
         def pairs() -> list[Pair]:
             ends = self.classes[0], self.classes[-1]
             return neighbours.pairs(_table(9, self.classes), self.adjacency, labels=ends)
 
-        return Variant(self.name, run, pairs)
+        return Variant(self.name, run, pairs, self.adjacency)
 
     def target(self) -> Target:
         """Return what is poisoned."""
         table = _table(self.rows or 20 * len(self.classes), self.classes)
-        return Target(table, _QUERIES, self.fit, self.classes)
+        return Target(table, self.queries, self.fit, self.classes)
 
 
 def _named(classes: tuple[float, ...] = _TWO, **how: Any) -> Callable[[], CertifiedClassifier]:
@@ -155,9 +191,44 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         Member("huber hinge", _named(model="huber_hinge", alpha=0.1)),
         Member("softmax of two", _named(model="softmax", alpha=0.1)),
         Member("persons of ten rows", _named(alpha=0.3, max_rows_per_id=_CAP), persons=True),
+        # No column is public: all of a row is its private part.
+        Member(
+            "private parts",
+            _named(alpha=1.0, adjacency="replace_private_part"),
+            adjacency="replace_private_part",
+        ),
+        Member(
+            "private parts, huber hinge",
+            _named(model="huber_hinge", alpha=1.0, adjacency="replace_private_part"),
+            adjacency="replace_private_part",
+        ),
+    ),
+    "prediction.erm.replace_label": (
+        Member(
+            "huber hinge",
+            _named(model="huber_hinge", alpha=1.0, adjacency="replace_label"),
+            adjacency="replace_label",
+        ),
+        Member(
+            "persons of ten rows",
+            _named(alpha=0.3, max_rows_per_id=_CAP, adjacency="replace_label"),
+            persons=True,
+            adjacency="replace_label",
+        ),
+        Member(
+            "votes of persons of ten rows",
+            _named(certificate="votes", neighbours=31, max_rows_per_id=_CAP, adjacency="replace_label"),
+            persons=True,
+            adjacency="replace_label",
+        ),
+    ),
+    "prediction.teachers": (
+        Member("an even number", lambda: _teachers(8)),
+        Member("rows that change their ids", lambda: _teachers(15, ids_change=True), renamed=True),
     ),
     "prediction.votes": (
         Member("three classes", _named(_THREE, certificate="votes", neighbours=11), _THREE),
+        Member("an even number", _named(certificate="votes", neighbours=10)),
         Member(
             "persons of ten rows",
             _named(certificate="votes", neighbours=31, max_rows_per_id=_CAP),
@@ -181,6 +252,13 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
             rows=120,
         ),
         Member("persons in batches", lambda: _boxes(_CAP, batches=4), persons=True),
+        Member("more rows of a person than batches", lambda: _boxes(_CAP, batches=2), persons=True),
+    ),
+    "prediction.hybrid": (
+        Member(
+            "more rows of a person than batches",
+            _hybrid, persons=True, queries=np.vstack([_BORDER, _QUERIES]),
+        ),
     ),
     "prediction.ball": (
         Member(
