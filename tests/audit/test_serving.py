@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from confide.audit import blackbox, claims, poison
@@ -12,7 +13,8 @@ from confide.audit.promises import serving
 from confide.audit.run import LAYERS, Effort
 from confide.mechanisms import above_threshold, os_stream, seeded_stream
 from confide.mechanisms.above_threshold import SparseVector
-from confide.prediction import StableAnswers, budgets
+from confide.prediction import StableAnswers, budgets, persons
+from confide.prediction.intervals.batches import HashedBatches
 from confide.prediction.intervals.certificate import CertifiedNetwork
 
 RESTORED, SERVING = "prediction.restored_epochs", "prediction.serving"
@@ -24,12 +26,17 @@ def of(name):
 
 def p_value(name, stream=None):
     """Return that of draws against the law in a quick audit."""
-    serving._totals.cache_clear()
+    forget()
     try:
         effort = Effort(False, 1e-6, stream or os_stream(), 0)
         return LAYERS["law of draws"](of(name), effort).p_value
     finally:
-        serving._totals.cache_clear()
+        forget()
+
+
+def forget():
+    serving._totals.cache_clear()
+    serving._known.cache_clear()
 
 
 @pytest.mark.parametrize("stream", [None, seeded_stream(1)])
@@ -178,6 +185,30 @@ def deltas_of_one(monkeypatch):
     monkeypatch.setattr(budgets, "_total_delta", lambda each, count, slack: each)
 
 
+def hashed_batches_under_replacement(monkeypatch):
+    monkeypatch.setattr(HashedBatches, "check", lambda self, relation, rows=None: None)
+
+
+def rows_of_a_person_that_count_by_labels(monkeypatch):
+    kept, fit, held = persons.kept, persons.Persons.fit, []
+
+    def fitted(self, X, y, *, ids=None):
+        held[:] = [np.asarray(y)]
+        return fit(self, X, y, ids=ids)
+
+    def by_labels(rows, names, most, key):
+        return kept(np.column_stack([rows, held[0]]), names, most, key)
+
+    monkeypatch.setattr(persons.Persons, "fit", fitted)
+    monkeypatch.setattr(persons, "kept", by_labels)
+
+
+def rows_of_a_person_in_a_batch_rounded_down(monkeypatch):
+    monkeypatch.setattr(
+        persons, "_in_one_batch", lambda batches, rows: max(1, rows // getattr(batches, "count", 1))
+    )
+
+
 def totals_split_by_fewer(monkeypatch):
     plain = budgets.split
     monkeypatch.setattr(budgets, "_split", lambda e, slack, count: plain(e, slack, min(count, 100)))
@@ -188,7 +219,8 @@ def totals_split_by_fewer(monkeypatch):
     [
         reopened, redrawn, redrawn_at_each_call, one_threshold_for_all_epochs, answers_after_the_end,
         later_epochs_for_nothing, charged_when_read, kept_without_slack, kept_without_count,
-        a_hundred_at_most, deltas_of_one, totals_split_by_fewer,
+        a_hundred_at_most, deltas_of_one, totals_split_by_fewer, hashed_batches_under_replacement,
+        rows_of_a_person_that_count_by_labels, rows_of_a_person_in_a_batch_rounded_down,
     ],
 )  # fmt: skip
 def test_what_is_kept_or_summed_otherwise_is_caught(monkeypatch, wrong):

@@ -6,9 +6,10 @@ epochs: noise that ends with the twentieth answer, is drawn again where the stat
 the next epoch has another one.
 
 ``prediction.serving`` reads no rows, and nothing of it depends on what is drawn but for one run in 10^14:
-whether a closed epoch stays closed, what each epoch is charged, that its threshold is kept, and what totals
-of 100 queries and more come to, by the audit's own code. One outcome has probability 1, so that one run of
-another breaks the claim ("law of draws").
+whether a closed epoch stays closed, what each epoch is charged, that its threshold is kept, what totals of
+100 queries and more come to, by the audit's own code, which calls are refused, and which rows of a person
+count (`confide.audit.refusals`). One outcome has probability 1, so that one run of another breaks the claim
+("law of draws").
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.audit import neighbours
+from confide.audit import neighbours, refusals
 from confide.audit.exact import certain
 from confide.audit.promises.mechanisms import sparse_law
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
@@ -237,12 +238,20 @@ def _asked(stream: RandomStream) -> Iterator[bool]:
     yield not _more(Fraction(str(epoch["epsilon"])), Fraction(str(epoch["delta"])), 100, *total)
 
 
+@cache
+def _known() -> tuple[bool, ...]:
+    """Return whether what must be refused is refused, and whether rows of persons count as they must."""
+    return (*refusals.calls(), *refusals.kept(), *refusals.counted())
+
+
 #: What is checked, in order.
 _CHECKS: tuple[Callable[[RandomStream], Iterable[bool]], ...] = (
-    _kept, _charged, lambda stream: _totals(), _asked,
+    _kept, _charged, lambda stream: _totals(), _asked, lambda stream: _known(),
 )  # fmt: skip
 #: How many checks each yields.
-_MANY = (31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 2)
+_MANY = (
+    31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 2, 2 * len(refusals.CALLS) + 45 + 168,
+)  # fmt: skip
 
 
 def _served(stream: RandomStream) -> Floats:
@@ -253,10 +262,10 @@ def _served(stream: RandomStream) -> Floats:
 
 promise(
     "prediction.serving", Kind.ESTIMATOR, 1, 0, "replace_one",
-    "what is kept of an epoch, and sums of exact amounts; confide.prediction.vector, .budgets",
+    "what is kept of an epoch, sums of exact amounts, refusals; confide.prediction.vector, .budgets",
     lambda: [Pair("no rows", 0, 0)],
     run=lambda table, stream: _served(stream),
     law=lambda table: certain({tuple(n for each in _MANY for n in (float(each), 0.0)): Fraction(1)}),
     replayed=False, fuzzed=False, draws=4, quick=2,
-    note="No rows are read: what is kept, charged and composed is known beforehand.",
+    note="No rows are read: what is kept, charged, composed and refused is known beforehand.",
 )  # fmt: skip
