@@ -128,6 +128,48 @@ def test_blocks_are_paid_when_they_begin(bench, rows):
     )  # created, two grants with keys, five requests with new rows
 
 
+#: Requests, one after the other: who asks, and the rows from one up to another.
+ASKED = (
+    ("ann", 0, 1), ("ann", 0, 2), ("ann", 2, 3), ("bob", 0, 3), ("bob", 3, 9), ("ann", 3, 7), ("ann", 7, 20),
+    ("bob", 19, 21), ("bob", 21, 22), ("ann", 20, 33),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "own"), [(2, 5), (5, 2), (1, 3), (3, 1), (2, 7)])
+def test_blocks_of_other_sizes_are_paid_by_what_is_drawn_and_what_is_told(bench, rows, block, own):
+    """The total pays for each row once, in its blocks; an account for each row it is told, in its own."""
+    each = Fraction(1, 4)
+    service = bench.open(epsilon=1000).serve(epsilon=each, block=block, analyst_block=own)
+    names = {name: bench.analyst(service, name, epsilon=1000) for name in ("ann", "bob")}
+    told = {name: set() for name in names}
+    for i, (name, start, stop) in enumerate(ASKED):
+        before = bench.spent(name)
+        answer = service.answer(names[name], rows.all[start:stop], str(i))
+        told[name] |= set(range(start, stop))
+        drawn = set.union(*told.values())
+        assert bench.spent() == each * block * -(-len(drawn) // block)
+        assert bench.spent(name) == each * own * -(-len(told[name]) // own)
+        assert answer.cost.epsilon == bench.spent(name) - before
+        if i == 5:
+            bench.restart()
+            service = bench.serve(epsilon=each, block=block, analyst_block=own)
+    assert bench.ledger.total().epsilon == bench.spent()
+
+
+@pytest.mark.parametrize(("block", "own"), [(2, 5), (5, 2)])
+def test_a_total_ends_with_its_last_whole_block(local, rows, block, own):
+    """Of a total of 13 answers 12 are drawn in blocks of 2, and 10 in blocks of 5, whatever accounts pay in."""
+    each, most = Fraction(1, 4), 13 // block * block
+    service = local.open(epsilon=13 * each).serve(epsilon=each, block=block, analyst_block=own)
+    ann, bob = local.analyst(service, epsilon=1000), local.analyst(service, "bob", epsilon=1000)
+    for i in range(most):
+        service.answer((ann, bob)[i % 2], rows.all[i : i + 1], f"{i}")
+    for name in (ann, bob):
+        with pytest.raises(TotalExhausted):
+            service.answer(name, rows.all[most : most + 1], "more")
+    assert local.spent() == each * most
+
+
 def test_a_request_may_begin_several_blocks(local, rows):
     service = local.open(epsilon=1000, delta="1e-4").serve(epsilon="1/10", slack="1e-6", block=30)
     ann = local.analyst(service, epsilon=1000)
