@@ -69,6 +69,12 @@ def _members(member: Any, relation: str) -> Callable[[], CertifiedClassifier]:
     return lambda: CertifiedClassifier([*_TWO], certificate=ensemble)
 
 
+def _strong(relation: str, loss: str | None = None) -> Callable[[], CertifiedClassifier]:
+    """Return models with so much ridge that distances are nearly exact."""
+    certificate = StronglyConvexERM(40.0, loss=loss, adjacency=Adjacency.parse(relation), curvature_levels=8)
+    return lambda: CertifiedClassifier([*_TWO], certificate=certificate)
+
+
 def _boxes(persons: int = 1, k_max: int = 8, **how: Any) -> CertifiedClassifier:
     hyperparameters = {"learning_rate": 1.0, "clip": 0.1, "epochs": 2, **how.pop("hyperparameters", {})}
     certificate = IntervalTraining((2, 1), hyperparameters, k_max, init=np.zeros(3), **how)
@@ -194,19 +200,19 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
         # No column is public: all of a row is its private part.
         Member(
             "private parts",
-            _named(alpha=1.0, adjacency="replace_private_part"),
+            _strong("replace_private_part"),
             adjacency="replace_private_part",
         ),
         Member(
             "private parts, huber hinge",
-            _named(model="huber_hinge", alpha=1.0, adjacency="replace_private_part"),
+            _strong("replace_private_part", "huber_hinge"),
             adjacency="replace_private_part",
         ),
     ),
     "prediction.erm.replace_label": (
         Member(
             "huber hinge",
-            _named(model="huber_hinge", alpha=1.0, adjacency="replace_label"),
+            _strong("replace_label", "huber_hinge"),
             adjacency="replace_label",
         ),
         Member(
