@@ -22,6 +22,7 @@ from confide.audit.registry import Claim, Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor
 from confide.prediction import CertifiedClassifier
+from confide.privacy import exact
 from confide.selection import SubsetProblem, draw
 from confide.training import (
     LabelPrivatizer,
@@ -243,11 +244,13 @@ def changed(claim: Claim) -> list[Claim]:
     make, options = _FAMILIES.get(claim.name, (_labels, ()))
     for option in options:
         name = ", ".join(f"{key}={value!r}" for key, value in option.items())
+        asked = {key: exact(option[key], key) for key in ("epsilon", "delta") if key in option}
         found.append(
             replace(
-                claim, name=f"{claim.name}[{name}]", run=make(option), outputs=None, law=None, search=None
+                claim, name=f"{claim.name}[{name}]", run=make(option), outputs=None, law=None, search=None,
+                **asked,
             )
-        )
+        )  # fmt: skip
     return found
 
 

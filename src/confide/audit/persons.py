@@ -82,14 +82,23 @@ def _semi(rows: Rows, stream: RandomStream) -> Floats:
     return np.concatenate([[fitted.intercept], np.ravel(fitted.public), np.ravel(fitted.private)])
 
 
+def _semi_estimator(rows: Rows, stream: RandomStream) -> Floats:
+    X = np.hstack([np.vstack([*[[[0.9, -0.9]]] * ROWS, table(rows.y.size - ROWS, 2, seed=2).X]), rows.X])
+    model = PrivateRegressor(
+        **NUMBERS, engine="semi_sensitive", feature_bounds=(-1, 1), adjacency="replace_private_part",
+        public=np.arange(X.shape[1]) < 2, max_rows_per_person=ROWS, random_state=random_state(stream),
+    ).fit(X, rows.y)  # fmt: skip
+    return np.append(model.coef_, model.intercept_)
+
+
 def _gap(rows: Rows, stream: RandomStream) -> Floats:
     problem = SubsetProblem(rows.X, rows.y, 1, ridge=0.0, feature_bound=1.0, target_bound=1.0)
     found = gap_condition(problem, epsilon=1, rows_per_unit=ROWS, random_state=random_state(stream))
     return np.array([found.gap, found.holds])
 
 
-def _table(engine: str, adjacency: str, *, classes: bool = False, **options: Any) -> Run:
-    """Return a run of `train` on a table of two columns with a column of ids."""
+def _table(engine: str, adjacency: str, *, classes: bool = False, levels: int = 0, **options: Any) -> Run:
+    """Return a run of `train` on a table of two columns with a column of ids, and maybe one of levels."""
     labels_alone = adjacency == "replace_label"
     role, end = ("public", 3) if labels_alone else ("private", 1)
     label = {"categories": ["0", "1"]} if classes else {"lower": -1, "upper": 1}
@@ -103,6 +112,10 @@ def _table(engine: str, adjacency: str, *, classes: bool = False, **options: Any
         frame = pd.DataFrame(rows.X, columns=names).assign(person=np.arange(rows.y.size) // ROWS)
         frame["y"] = [{0.0: "0", 1.0: "1"}.get(y) for y in rows.y] if classes else rows.y
         columns: dict[str, Any] = {name: {"role": role, "lower": -end, "upper": end} for name in names}
+        if levels:
+            place = (np.nan_to_num(rows.X[:, 0]).clip(-1, 1) + 1) / 2
+            frame["c"] = [f"level {at:.0f}" for at in place * (levels - 1)]
+            columns["c"] = {"role": role, "categories": [f"level {at}" for at in range(levels)]}
         columns |= {"person": {"role": "id"}, "y": {"role": "label", **label}}
         held = Table.from_frame(frame, {"columns": columns, "table": {"max_rows_per_id": ROWS}})
         told: Any = train(
@@ -110,6 +123,8 @@ def _table(engine: str, adjacency: str, *, classes: bool = False, **options: Any
             random_state=random_state(stream), **options,
         )  # fmt: skip
         asked = pd.DataFrame(POINTS[:, : len(names)], columns=names)
+        if levels:
+            asked["c"] = "level 1"
         return np.ravel(getattr(told.model, "decision_function", told.model.predict)(asked)).astype(float)
 
     return run
@@ -131,7 +146,10 @@ _FAMILIES: dict[str, dict[str, Run]] = {
     "training.dpsgd.linear": {"ids": _table("dpsgd", "replace_label", **_STEPS)},
     "training.dpsgd.mlp": {"ids": _table("dpsgd", "replace_label", model="mlp", hidden=(3,), **_STEPS)},
     "training.dpsgd.classes": {"ids": _table("dpsgd", "replace_label", classes=True, **_STEPS)},
-    "training.dpsgd.secret": {"ids": _table("dpsgd", "replace_one", **_STEPS)},
+    "training.dpsgd.secret": {
+        "ids": _table("dpsgd", "replace_one", **_STEPS),
+        "ids, a column of categories": _table("dpsgd", "replace_one", levels=8, **_STEPS),
+    },
     "training.objective": {
         "declared": _estimator(PrivateClassifier, engine="objective", **{**CODES, **SECRET, "delta": 0}),
     },
@@ -139,7 +157,7 @@ _FAMILIES: dict[str, dict[str, Run]] = {
         "declared": _estimator(PrivateClassifier, engine="objective", **CODES, **SECRET),
         "ids": _table("objective", "replace_one", classes=True),
     },
-    "training.semi_sensitive": {"declared": _semi},
+    "training.semi_sensitive": {"declared": _semi, "declared, estimator": _semi_estimator},
     "selection.gap_condition": {"declared": _gap},
     "pipeline.SparseRegressor.gaussian": {
         f"declared, {loss}": _estimator(

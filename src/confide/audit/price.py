@@ -26,7 +26,12 @@ a random number of runs                the best of them is held against the char
                                        charge; no more fits or scores than runs were drawn, by the law that
                                        the event names
 a run that is charged once             one charge, however often it goes on
+calls outside of every charge          too early, or too late, where anything is charged: a charge that is
+                                       refused must find nothing drawn
+charges of one call of a front door    together no more than was asked of it; others one by one
+answers of a certified classifier      are asked for by the query, so that their charges are not held so
 a charge that is refused               is none
+no charge                              the guarantee is held against what was asked, as a charge is
 no charge and no guarantee             the calls against the claim alone
 =====================================  ===============================================================
 """
@@ -106,6 +111,9 @@ class Till(Recorder):
         self.paid: list[Spent] = []
         self.outermost: list[Guarantee] = []
         self.last: Guarantee | None = None
+        #: Outermost charges of each call of a front door, and each other one but those of answers.
+        self.asked: list[list[Guarantee]] = []
+        self.refused = False
         self.random = False
         self._adjacency = adjacency
         self._open: list[Spent] = [self.whole]
@@ -115,6 +123,17 @@ class Till(Recorder):
         #: Steps on the present batch, since it was drawn.
         self._used = 0
         self.reused = False
+        self._front, self._answering = 0, False
+
+    def released(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a model be fitted; what it is charged is charged for one question."""
+        if not self._front:
+            self.asked.append([])
+        self._front += 1
+        try:
+            return run(*args, **named)
+        finally:
+            self._front -= 1
 
     def charged(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Keep a charge that is admitted, with what is spent inside of it."""
@@ -136,7 +155,9 @@ class Till(Recorder):
 
         @contextmanager
         def inside() -> Iterator[Any]:
+            self.refused, refused = True, self.refused
             with run(*args, **named) as reservation:
+                self.refused = refused
                 known = self._once.get(key)
                 spent = Spent(guarantee) if known is None else known
                 if known is None:
@@ -144,6 +165,7 @@ class Till(Recorder):
                     self._open[-1].inner.append(spent)
                     if len(self._open) == 1:
                         self.outermost.append(guarantee)
+                        self._told(guarantee)
                         self.random |= guarantee.event.mechanism == RANDOM_STOPPING
                     if key is not None:
                         self._once[key] = spent
@@ -155,6 +177,17 @@ class Till(Recorder):
                     self._open.remove(spent)
 
         return inside()
+
+    def _told(self, guarantee: Guarantee) -> None:
+        if self._front:
+            self.asked[-1].append(guarantee)
+        elif not self._answering:
+            self.asked.append([guarantee])
+
+    def held(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Let a model be fitted that is asked by the query."""
+        self._answering = True
+        return run(*args, **named)
 
     def promised(self, run: Callable[..., Any], args: Any, named: Any) -> Any:
         """Keep the guarantee that was made last."""
@@ -264,6 +297,8 @@ def dishonest(claim: Claim, till: Till) -> Iterator[str]:
     """
     if till.reused:  # at large epsilon its delta is above that of as many batches, whatever is charged
         yield "a secret batch is used for more than one step"
+    if (till.paid or till.refused) and till.whole.own:
+        yield f"{many(till.whole.own, 'call')} outside of every charge: a refusal comes too late"
     said = till.paid
     if not said and till.last is not None:
         said = [Spent(till.last, till.whole.costs)]
@@ -272,6 +307,17 @@ def dishonest(claim: Claim, till: Till) -> Iterator[str]:
         yield f"the calls cost {costs}, nothing is charged and {_pair(claim)} was asked for"
     for spent in said:
         yield from _dishonest(claim.adjacency, spent)
+
+
+def beyond(claim: Claim, till: Till) -> Iterator[str]:
+    """Yield where one question is charged more than the amounts of a claim, which were asked of it."""
+    if till.random:
+        return
+    last = [] if till.last is None or till.paid else [[till.last]]
+    for told in (*till.asked, *last):
+        epsilon, delta = (sum(getattr(one, name) for one in told) for name in ("epsilon", "delta"))
+        if epsilon > claim.epsilon or delta > claim.delta:
+            yield f"charged is {float(epsilon):.6g}, {float(delta):.3g}; asked was {_pair(claim)}"
 
 
 def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
@@ -345,7 +391,7 @@ def check(
     pairs : iterable of Pair
     options : iterable of Claim
         The claim with other options (`confide.audit.options.variants`), whose amounts may be others: each is
-        run on its first table, and held against its own charges.
+        run on its first table, and held against its own charges, and these against what it asks.
     seed : int
 
     Returns
@@ -368,7 +414,8 @@ def check(
         pair = next(iter(option.pairs()))
         till, shown = price(option, pair.here, seed + tried)
         raised += shown.error != ""
-        found += [(pair.name, f"{option.name}: {what}") for what in dishonest(option, till)]
+        told = (*dishonest(option, till), *beyond(option, till))
+        found += [(pair.name, f"{option.name}: {what}") for what in told]
     note += f"; {many(raised, 'run')} ended in an error, after what they had spent" if raised else ""
     return Finding(
         claim.name, "price", Verdict.BROKEN if found else Verdict.HOLDS, pair=found[0][0] if found else "",

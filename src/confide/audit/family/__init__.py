@@ -29,6 +29,7 @@ def variants(claim: Claim) -> Iterator[Claim]:
                 pairs=variant.pairs or claim.pairs,
                 adjacency=Adjacency.parse(variant.adjacency or claim.adjacency),
                 epsilon=claim.epsilon if variant.epsilon is None else exact(variant.epsilon, "epsilon"),
+                delta=claim.delta if variant.delta is None else exact(variant.delta, "delta"),
                 outputs=None,
                 law=None,
                 search=None,

@@ -24,9 +24,10 @@ from confide.prediction import certify
 from confide.selection import ParquetMatrix, SubsetSelector, select
 from confide.training import train
 
-#: Rows of a chunk, and of a person those that count. The second chunk is of persons that have those before.
+#: Rows of a chunk, and of a person those that count: of the first's, one of the first chunk and one of the
+#: last. The second chunk is of persons that have theirs before.
 _CHUNK, _LIMIT = 6, 2
-_WHOSE = np.array([0, 0, 1, 1, 2, 2] + [0, 1, 2] * 2 + [0, 3, 3, 4, 4, 5])
+_WHOSE = np.array([0, 1, 1, 2, 2, 3] + [1, 2] * 3 + [0, 0, 0, 3, 4, 5])
 _OF_ONE = _WHOSE == 0
 _LONG = table(_WHOSE.size, 2, seed=6)
 
@@ -131,8 +132,9 @@ def _unread(make: Any, **options: Any) -> Run:
 
 
 def _persons(relation: str) -> list[Pair]:
-    """Return neighbours in which all rows of the first person change, or come."""
-    ends = (np.ones(2), -np.ones(2)) if relation != "replace_label" else (_LONG.X, _LONG.X)
+    """Return neighbours in which all rows of the first person change, or come: the longest of all."""
+    long = np.ones(2)
+    ends = (long, long) if relation == "replace_label" else (long, -long)
     here, there = (
         Rows(np.where(_OF_ONE[:, None], X, _LONG.X), np.where(_OF_ONE, y, _LONG.y))
         for X, y in zip(ends, (1.0, -1.0), strict=True)

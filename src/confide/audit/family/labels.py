@@ -68,6 +68,7 @@ def _methods() -> Iterator[Variant]:
                 _privatised({**options, "epsilon": epsilon}),
                 lambda options=options, first=2 * place: _tables(options, first),
                 epsilon=epsilon,
+                delta=options.get("delta"),
             )
 
 

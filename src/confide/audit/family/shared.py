@@ -58,4 +58,4 @@ def amounts(make: Callable[..., Run], *, delta: bool = True, **how: Any) -> Iter
     for epsilon, lost in AMOUNTS:
         given = {"epsilon": epsilon, "delta": lost} if delta else {"epsilon": epsilon}
         name = ", ".join(f"{key} {value:g}" for key, value in given.items())
-        yield Variant(name, make(**given), epsilon=epsilon, **how)
+        yield Variant(name, make(**given), epsilon=epsilon, delta=lost if delta else None, **how)

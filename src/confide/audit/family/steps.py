@@ -15,6 +15,7 @@ from confide.mechanisms import RandomStream
 from confide.training import PrivateClassifier, PrivateRegressor, fit_hybrid
 
 _STEPS: Options = {"engine": "dpsgd", "steps": 4}
+_WEIGHTS = (2.0, 1.75)
 #: n is secret: a public number stands for it.
 _ADDED: Options = {**SECRET, "adjacency": "add_remove_one", "max_rows": 4}
 
@@ -27,8 +28,11 @@ def _codes(**options: Any) -> Run:
     return estimator(PrivateClassifier, **{**CODES, **_STEPS, **options})
 
 
-def _request(relation: str, *, secret: bool, weighted: bool = False, **options: Any) -> Run:
-    """Return a run of the engine's own request, for options that no estimator has."""
+def _request(relation: str, *, secret: bool, weighted: tuple[float, ...] = (), **options: Any) -> Run:
+    """Return a run of the engine's own request, for options that no estimator has.
+
+    Weights follow labels: the first for one above 0, the second for another.
+    """
 
     def run(rows: Rows, stream: RandomStream) -> Floats:
         from confide.training.sgd import SGDRequest, fit
@@ -39,7 +43,7 @@ def _request(relation: str, *, secret: bool, weighted: bool = False, **options: 
             adjacency=relation, private_bounds=[(-1, 1)] * p if secret else (),
             random_state=random_state(stream),
         )  # fmt: skip
-        weights = np.where(rows.y > 0, 2.0, 1.75) if weighted else None
+        weights = np.where(rows.y > 0, *weighted) if weighted else None
         public, private = (None, rows.X) if secret else (rows.X, None)
         return fit(public, private, rows.y, asked, sample_weight=weights).model.parameters
 
@@ -56,11 +60,14 @@ def _linear() -> Iterator[Variant]:
     yield Variant("six columns", _numbers(), of(12, WIDE, _LABELS))
     yield Variant("two blocks", _numbers(), of(4_200, 2, _LABELS))
     yield Variant("momentum, cosine", _request(_LABELS, secret=False, optimizer="sgd", schedule="cosine"))
-    yield Variant("weights", _request(_LABELS, secret=False, weighted=True, weight_cap=2.0))
+    yield Variant("weights", _request(_LABELS, secret=False, weighted=_WEIGHTS, weight_cap=2.0))
     yield Variant(
         "weights, declared bound",
-        _request(_LABELS, secret=False, weighted=True, weight_cap=2.0, clip=None, gradient_bound=0.5),
+        _request(_LABELS, secret=False, weighted=_WEIGHTS, weight_cap=2.0, clip=None, gradient_bound=0.5),
     )
+    # So far from the labels that a weight moves more than a label can.
+    run = _request(_LABELS, secret=False, weighted=(2.0, 0.0), weight_cap=2.0, clip=1e3, learning_rate=1e3)
+    yield Variant("weights of 0, steps of 1000", run)
 
 
 def _mlp() -> Iterator[Variant]:
@@ -69,14 +76,16 @@ def _mlp() -> Iterator[Variant]:
     yield Variant("embedding, two layers, GELU", _numbers(model="mlp", hidden=(3, 2), activation="gelu",
                                                            embedding=2))  # fmt: skip
     yield Variant("a hundred steps", _numbers(**_MLP, steps=100))
-    yield Variant("weights", _request(_LABELS, secret=False, weighted=True, weight_cap=2.0, **_MLP))
+    yield Variant("weights", _request(_LABELS, secret=False, weighted=_WEIGHTS, weight_cap=2.0, **_MLP))
 
 
 def _classes() -> Iterator[Variant]:
     yield from amounts(_codes)
     three = of(12, 2, _LABELS, classes=3)
-    yield Variant("three classes, MLP", _codes(**_MLP, classes=[0, 1, 2]), three)
-    yield Variant("three classes, embedding", _codes(**_MLP, classes=[0, 1, 2], embedding=2), three)
+    # Every row is clipped: norms that are too small show.
+    small: Options = {"classes": [0, 1, 2], "clip": 0.1}
+    yield Variant("three classes, MLP", _codes(model="mlp", hidden=(8,), **small), three)
+    yield Variant("three classes, embedding", _codes(**_MLP, **small, embedding=2), three)
     yield Variant("three classes, a hundred steps", _codes(classes=[0, 1, 2], steps=100), three)
 
 
@@ -88,7 +97,7 @@ def _poisson() -> Iterator[Variant]:
     small: Options = {"epsilon": 0.1, "delta": 1e-12}
     yield Variant("epsilon 0.1, delta 1e-12", _numbers(batch_size=4, **small), epsilon=0.1)
     # Calibrated by Renyi divergences: no other accountant tells so small a delta of so many steps.
-    yield Variant("500 steps, epsilon 8, delta 1e-12", _numbers(batch_size=4, steps=500, **_FAST))
+    yield Variant("500 steps, epsilon 8, delta 1e-12", _numbers(batch_size=4, steps=500, **_FAST), epsilon=8)
 
 
 #: Of a secret number of rows; such a rate is calibrated fast.
@@ -111,13 +120,13 @@ def _secret() -> Iterator[Variant]:
         for name, options in (("MLP", _MLP), ("embedding", embedded), ("factorisation", {"model": "fm"})):
             yield Variant(f"{relation}, {name}", make(**options), pairs, relation)
         how: Options = {"rows": 4} if make is added else {}
-        weighted = _request(relation, secret=True, weighted=True, weight_cap=2.0, **how)
+        weighted = _request(relation, secret=True, weighted=_WEIGHTS, weight_cap=2.0, **how)
         yield Variant(f"{relation}, weights", weighted, pairs, relation)
-    yield Variant("batches", numbers(batch_size=4, **_FAST), of(12, 2, "replace_one"))
-    yield Variant("batches, MLP", numbers(batch_size=4, **_FAST, **_MLP), of(12, 2, "replace_one"))
+    yield Variant("batches", numbers(batch_size=4, **_FAST), of(12, 2, "replace_one"), epsilon=8)
+    yield Variant("batches, MLP", numbers(batch_size=4, **_FAST, **_MLP), of(12, 2, "replace_one"), epsilon=8)
     pairs, relation = of(3, 2, "add_remove_one"), "add_remove_one"
     for name, options in (("batches", {}), ("batches, MLP", _MLP)):
-        yield Variant(f"added, {name}", _numbers(**_MANY, **options), of(8, 2, relation), relation)
+        yield Variant(f"added, {name}", _numbers(**_MANY, **options), of(8, 2, relation), relation, epsilon=8)
     yield Variant("added", added(), pairs, relation)
     yield Variant("added, a hundred steps", added(steps=100), pairs, relation)
     yield Variant("added, six columns", added(), of(4, WIDE, relation), relation)
@@ -143,6 +152,7 @@ def _hybrid(share: Any = 0.5, **options: Any) -> Run:
 def _hybrids() -> Iterator[Variant]:
     yield from amounts(lambda **given: _hybrid(**given))
     yield Variant("a fifth for labels", _hybrid(0.2))
+    yield Variant("four fifths for labels", _hybrid(0.8))
     yield Variant("MLP", _hybrid(**_MLP))
     yield Variant("a hundred steps", _hybrid(steps=100))
     yield Variant("batches", _hybrid(batch_size=2, **_FAST), epsilon=AMOUNTS[1][0])

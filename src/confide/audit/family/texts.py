@@ -186,15 +186,15 @@ _LETTERS: Options = {
 _SIZED: Options = {"size": 1, "epsilon": 1, "feature_bounds": (-1, 1)}
 
 
-def _grown(name: str, run: Run) -> Variant:
-    """Return a member under ADD_REMOVE_ONE whose table grows by a row."""
+def _grown(name: str, run: Run, delta: float | None = _DELTA) -> Variant:
+    """Return a member under ADD_REMOVE_ONE whose table grows by a row; `delta` is asked, or the claim's."""
 
     def pairs() -> list[Pair]:
         whole = table(max(_COUNTS) + 1, 2, seed=6)
         parts = {n: Rows(whole.X[:n], whole.y[:n]) for count in _COUNTS for n in (count, count + 1)}
         return [Pair(f"{n} rows, or one more", parts[n], parts[n + 1]) for n in _COUNTS]
 
-    return Variant(f"rows are counted, {name}", run, pairs, "add_remove_one")
+    return Variant(f"rows are counted, {name}", run, pairs, "add_remove_one", delta=delta)
 
 
 def _counted(
@@ -269,9 +269,9 @@ def _selected() -> Iterator[Variant]:
         for name, made in (("frame", _from_frame), ("CSV", _from_text)):
             yield _member(f"select, {name}", relation, _door(select, relation, size=1, made=made))
         yield _objects(SubsetSelector, relation, **_SIZED, target_bounds=(-1, 1))
-    yield _grown("select", _door(select, "add_remove_one", size=1))
+    yield _grown("select", _door(select, "add_remove_one", size=1), None)
     yield _member("select, report", "replace_one", _door(select, "replace_one", size=1, read=_papers))
-    yield _grown("estimator", _counted(SubsetSelector, size=1, epsilon=1, target_bounds=(-1, 1)))
+    yield _grown("estimator", _counted(SubsetSelector, size=1, epsilon=1, target_bounds=(-1, 1)), None)
 
 
 def _fitted() -> Iterator[Variant]:
@@ -280,7 +280,7 @@ def _fitted() -> Iterator[Variant]:
         yield _member("select_and_fit", relation, _door(select_and_fit, relation, **how))
         yield _objects(SparseRegressor, relation, **_SIZED, target_bounds=(-1, 1), coefficient_loss="squared")
     how = {"size": 1, "epsilon": 1, "target_bounds": (-1, 1), "coefficient_loss": "squared"}
-    yield _grown("estimator", _counted(SparseRegressor, **how))
+    yield _grown("estimator", _counted(SparseRegressor, **how), None)
     run = _door(select_and_fit, "replace_one", size=1, coefficient_loss="squared", read=_papers)
     yield _member("select_and_fit, report", "replace_one", run)
 
@@ -307,7 +307,7 @@ def _certified(relation: str, **options: Any) -> Run:
 FAMILIES: Families = {
     "training.adassp.add_remove_one": tuple(_least_squares(adassp)),
     "training.boosted_adassp.add_remove_one": tuple(_least_squares(boosted_adassp)),
-    "training.noisy_statistics.add_remove_one": (_grown("function", _function(noisy_statistics)),),
+    "training.noisy_statistics.add_remove_one": (_grown("function", _function(noisy_statistics), None),),
     "training.dpsgd.secret": tuple(_steps()),
     "training.objective.gaussian": tuple(_objective()),
     "training.closed_form.spectral": tuple(_labels("closed_form")),
@@ -326,7 +326,7 @@ FAMILIES: Families = {
     "prediction.erm": (_member("certify", "replace_one", _certified("replace_one")),),
     "prediction.erm.add_remove_one": (
         _member("certify", "add_remove_one", _certified("add_remove_one", ridge=1.0)),
-        _grown("certify", _certified("add_remove_one", ridge=1.0)),
+        _grown("certify", _certified("add_remove_one", ridge=1.0), None),
     ),
     "prediction.votes": (
         _member("certify", "replace_one", _certified("replace_one", certificate="votes", neighbours=3)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,42 @@ _CASTS: dict[str, Callable[[Floats], Any]] = {
 }
 #: So many rows that they are read in two blocks.
 _BLOCKS = 4_200
+#: The same for secret rows of so many columns.
+_SHORT, _COLUMNS = 1_100, 60
+
+
+def _cut(n: int, p: int) -> Callable[[], list[Pair]]:
+    """Return a maker of neighbours whose labels lie beyond the bounds first: what cuts them is worst."""
+    return lambda: sorted(of(n, p, "replace_label")(), key=lambda pair: pair.name != "beyond the bounds")
+
+
+def _last(adjacency: str) -> Callable[[], list[Pair]]:
+    """Return a maker of neighbours whose last row, in the second block, lies beyond the bounds."""
+
+    def pairs() -> list[Pair]:
+        base, turned = table(_SHORT, _COLUMNS, seed=3), np.where(np.arange(_COLUMNS) % 2, -1.0, 1.0)
+        there = base.added(1e6 * turned, 1e6)
+        here = base if adjacency == "add_remove_one" else base.added(np.full(_COLUMNS, -1e308), -1e308)
+        return [Pair("the last row is beyond the bounds", here, there)]
+
+    return pairs
+
+
+def _lemma(adjacency: str) -> list[Pair]:
+    """Return neighbours that move products of 30 columns by most: some signs turn, and maybe the label.
+
+    Of m columns with the one, k turned signs move k (m - k) products, and products with the label where one
+    of both turns. Of one row more, all move.
+    """
+    p = 30
+    m = p + 1
+    k, label = max(
+        ((k, label) for k in range(m) for label in (1.0, -1.0)),
+        key=lambda way: way[0] * (m - way[0]) + m / 3 * (way[0] if way[1] > 0 else m - way[0]),
+    )
+    base, row = table(4, p, seed=3), np.ones(p)
+    here = base if adjacency == "add_remove_one" else base.added(row, 1.0)
+    return [Pair("signs that move most", here, base.added(np.where(np.arange(p) < k, -row, row), label))]
 
 
 def _closed_form() -> Iterator[Variant]:
@@ -63,7 +100,8 @@ def _closed_form() -> Iterator[Variant]:
     for name, cast in _CASTS.items():
         yield Variant(name, _regressor("closed_form", cast=cast))
     yield Variant("six columns", _regressor("closed_form"), _WIDE_LABELS)
-    yield Variant("two blocks", _regressor("closed_form"), of(_BLOCKS, 2, "replace_label"))
+    yield Variant("two blocks", _regressor("closed_form"), _cut(_BLOCKS, 2))
+    yield Variant("ids in two blocks", _owned, _persons_blocks)
     for name in ("closed_form", "rounds"):
         yield Variant(f"ids in two chunks, {name}", _chunks(name, "replace_label"), _persons_labels)
 
@@ -75,8 +113,8 @@ def _rounds() -> Iterator[Variant]:
 
 
 def _several_rounds() -> Iterator[Variant]:
-    yield Variant("epsilon 8, delta 1e-12", _regressor("rounds", epsilon=8, delta=1e-12))
-    yield Variant("more rounds", _regressor("rounds"), of(1_000, 2, "replace_label"))
+    yield Variant("epsilon 8, delta 1e-12", _regressor("rounds", epsilon=8, delta=1e-12), epsilon=8)
+    yield Variant("more rounds", _regressor("rounds"), _cut(1_100, 2))
     plain = _regressor("rounds", leverage=0.5, shrinkage=False, cast=_CASTS["columns first"])
     yield Variant("shortened rows, not shrunk, columns first", plain)
 
@@ -159,6 +197,11 @@ def _moments(fit: Callable[..., Any], adjacency: str, *, lost: bool) -> Iterator
     if fit is boosted_adassp:
         yield Variant("clip 0.9", make(clip=0.9), wide)
         yield Variant("three rounds", make(rounds=3, share=0.2))
+    # Rows are read alike by each fit: one of both serves each relation.
+    if (fit, adjacency) in ((adassp, "replace_one"), (noisy_statistics, "add_remove_one")):
+        yield Variant("two blocks", make(), _last(adjacency))
+    if fit is noisy_statistics:
+        yield Variant("30 columns", make(), partial(_lemma, adjacency))
     if fit is adassp:
         yield Variant("ids in two chunks", _chunks("adassp", adjacency), _persons_rows(adjacency))
 
@@ -190,7 +233,7 @@ def _semi_sensitive() -> Iterator[Variant]:
     yield from amounts(lambda **given: _semi(**given))
     # So many rows and so little noise that private columns are worth it.
     wide = of(240, WIDE, "replace_private_part")
-    yield Variant("six columns", _semi(3, epsilon=8), wide)
+    yield Variant("six columns", _semi(3, epsilon=8), wide, epsilon=8)
     yield Variant("shortened rows", _semi_norm, wide, epsilon=8)
     yield Variant("private bounds", _semi(feature_bounds=(-2.0, 1.0)))
     yield Variant("not shrunk", _semi(shrinkage=False))
@@ -234,23 +277,60 @@ def _privatised() -> Iterator[Variant]:
         for epsilon, delta in (*AMOUNTS, (4, 1e-6)):
             given = {"epsilon": epsilon, **({"delta": delta} if options["method"] == "gaussian" else {})}
             asked = ", ".join(f"{key}={value!r}" for key, value in {**options, **given}.items())
-            yield Variant(asked, _labels({**options, **given}), epsilon=epsilon)
+            yield Variant(asked, _labels({**options, **given}), epsilon=epsilon, delta=given.get("delta"))
 
 
-#: Of four persons with ten rows each, so many rows count: of the first person's, two of the first chunk and
-#: one of the second.
+#: Of four persons so many rows count, of everyone's two of the first chunk and one of the second. None are
+#: longer than the first person's.
 _LIMIT = 3
-_WHOSE = np.array([0] * 2 + [1, 2, 3] * 6 + [0] * 8 + [1, 2, 3] * 4)
+_WHOSE = np.array([0, 1, 2, 3] * 2 + [0] * 8 + [1, 2, 3] * 2)
+_EARLY = np.arange(_WHOSE.size) < 8
 _FIRST = _WHOSE == 0
 _LONG = table(_WHOSE.size, 2, seed=5)
+#: Rows of one person, in two blocks.
+_PLACES = np.isin(np.arange(_BLOCKS), (0, 2_000, _BLOCKS - 1))
+
+
+def _ends(X: Floats, first: Any) -> list[Pair]:
+    """Return neighbours in which all labels of one person turn, whose rows are the longest."""
+    X, rest = np.where(first[:, None], np.array([1.0, -1.0]), X), table(first.size, 2, seed=5).y
+    return [
+        Pair(name, *(Rows(X, np.where(first, end, rest)) for end in ends))
+        for name, ends in (
+            ("all labels of a person", (1.0, -1.0)),
+            ("all are missing", (np.nan, 1.0)),
+            ("all are beyond the bounds", (-1e308, 1e6)),
+        )
+    ]
+
+
+def _persons_blocks() -> list[Pair]:
+    return _ends(table(_BLOCKS, 2, seed=5).X, _PLACES)
+
+
+def _owned(rows: Rows, stream: RandomStream) -> Floats:
+    """Run `train` on a table with ids that is read in two blocks."""
+    import pandas as pd
+
+    from confide.schema import Schema, Table
+
+    person = np.where(_PLACES, 0, 1 + np.cumsum(~_PLACES) // _LIMIT)
+    frame = pd.DataFrame(rows.X, columns=["a", "b"]).assign(person=person, y=rows.y)
+    told: Any = train(
+        Table.from_frame(frame, Schema.of(_declared("public"))), epsilon=1, delta=0.001,
+        engine="closed_form", shrinkage=False, random_state=random_state(stream),
+    )  # fmt: skip
+    return np.ravel(told.model.predict(frame.iloc[:3])).astype(float)
+
+
+def _declared(role: str) -> Options:
+    columns: Options = {name: {"role": role, "lower": -1, "upper": 1} for name in "ab"}
+    columns |= {"person": {"role": "id"}, "y": {"role": "label", "lower": -1, "upper": 1}}
+    return {"columns": columns, "table": {"max_rows_per_id": _LIMIT}}
 
 
 def _persons_labels() -> list[Pair]:
-    """Return neighbours in which all labels of one person turn."""
-    return [
-        Pair("all labels of a person", *(Rows(_LONG.X, np.where(_FIRST, end, _LONG.y)) for end in ends))
-        for ends in ((1.0, -1.0), (np.nan, 1.0))
-    ]
+    return _ends(_LONG.X, _FIRST)
 
 
 def _persons_rows(adjacency: str) -> Callable[[], list[Pair]]:
@@ -277,17 +357,15 @@ def _chunks(engine: str, adjacency: str) -> Run:
 
         from confide.schema import ChunkedTable, Schema
 
-        person = _WHOSE if rows.y.size == _WHOSE.size else _WHOSE[~_FIRST]
+        kept = np.ones(_WHOSE.size, dtype=bool) if rows.y.size == _WHOSE.size else ~_FIRST
+        person, half = _WHOSE[kept], int((kept & _EARLY).sum())
         cells = {"a": rows.X[:, 0], "b": rows.X[:, 1], "person": person, "y": rows.y}
-        columns: Options = {name: {"role": role, "lower": -1, "upper": 1} for name in "ab"}
-        columns |= {"person": {"role": "id"}, "y": {"role": "label", "lower": -1, "upper": 1}}
-        half = rows.y.size // 2
 
         def parts(names: Any) -> Iterator[dict[str, Any]]:
             for part in (slice(None, half), slice(half, None)):
                 yield {name: cells[name][part] for name in names}
 
-        schema = Schema.of({"columns": columns, "table": {"max_rows_per_id": _LIMIT}})
+        schema = Schema.of(_declared(role))
         told: Any = train(
             ChunkedTable(schema, parts), epsilon=1, delta=0.001, engine=engine, adjacency=adjacency,
             random_state=random_state(stream),

@@ -22,7 +22,9 @@ class Variant:
     adjacency : str, optional
         Its relation; the claim's by default.
     epsilon : float, optional
-        Its amount; the claim's by default. What is held against the run's own charge needs none.
+        Its amount; the claim's by default. Charges of one question may not be above it.
+    delta : float, optional
+        Likewise.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Variant:
     pairs: Callable[[], Iterable[Pair]] | None = field(default=None, repr=False)
     adjacency: str | None = None
     epsilon: float | None = None
+    delta: float | None = None
 
 
 #: Claim -> its variants.
