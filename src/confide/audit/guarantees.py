@@ -133,11 +133,11 @@ def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
 
 
 def _later(measured: dict[str, Any]) -> str:
-    """Say of claims that are newer than the audit what attacked them: a full audit of each alone."""
+    """Say of claims that were attacked after the audit, each by a full audit alone, and why."""
     if not (later := measured.get("later")):
         return ""
     names, made = ", ".join(later["claims"]), later["origin"]
-    return f" Newer, and attacked by a full audit alone: {names} ({made['date']}, sources {made['sources']})."
+    return f" {later['why']}: {names} ({made['date']}, sources {made['sources']})."
 
 
 def _wrapped(paragraph: str) -> str:
