@@ -23,7 +23,13 @@ VARIANTS = {
 #: Of what is declared, the worst record moves an input by more than half: twice as much shows.
 NEAR = 0.51
 #: Neighbours that try something else: blocks, texts (`test_sides`) and files (`test_family_files`).
-FREE = ("LassoVotes(blocks=2)", "[text, ", "[rows are counted, ", "[Parquet in chunks, ", "[a matrix in a file]")
+FREE = (
+    "LassoVotes(blocks=2)",
+    "[text, ",
+    "[rows are counted, ",
+    "[Parquet in chunks, ",
+    "[a matrix in a file]",
+)
 
 
 def found(variant):
