@@ -36,7 +36,7 @@ import numpy as np
 
 from confide.audit import neighbours
 from confide.errors import ConfideError
-from confide.mechanisms import seeded_stream
+from confide.mechanisms import os_stream
 from confide.prediction import (
     BallTraining,
     CertifiedClassifier,
@@ -91,7 +91,7 @@ def _object(certificate: Any, ids: Any = None, bounds: Any = None, **how: Any) -
 
 
 def _answered(*amounts: Any, **how: Any) -> Any:
-    return _fit(certificate="votes", neighbours=3).answer(_ROWS.X, *amounts, **how, random_state=1)
+    return _fit(certificate="votes", neighbours=3).answer(_ROWS.X, *amounts, **how)
 
 
 def _levels(*ks: int) -> Any:
@@ -101,11 +101,11 @@ def _levels(*ks: int) -> Any:
 
 
 def _drawn(label: Any, k: Any) -> Any:
-    return release_of("response", 1, 2).draw([label], [k], stream=seeded_stream(1))
+    return release_of("response", 1, 2).draw([label], [k], stream=os_stream())
 
 
 def _epochs(epsilon: int = 1, **how: Any) -> StableAnswers:
-    return StableAnswers(epsilon, "1/100", 2, charge=lambda event: None, stream=seeded_stream(1), **how)
+    return StableAnswers(epsilon, "1/100", 2, charge=lambda event: None, stream=os_stream(), **how)
 
 
 def _resumed(epsilon: int) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -31,9 +30,6 @@ Run = Callable[[Any, RandomStream], Any]
 #: Outcome -> its probability, within [low, high]; complete. An outcome is a number or a tuple of numbers, or
 #: a text for what is lumped together (a tail).
 Law = Mapping[Any, tuple[Fraction, Fraction]]
-
-#: Modules of `confide.audit.promises`.
-ROOMS = ("mechanisms", "selection", "labels", "training", "prediction", "serving", "pipeline", "ledger")
 
 
 class Kind(Enum):
@@ -196,10 +192,8 @@ def promise(
     return register(Claim(name, kind, *amounts, Adjacency.parse(adjacency), proof, pairs, run, **how))
 
 
-@cache
 def _load() -> None:
-    for room in ROOMS:
-        import_module(f"confide.audit.promises.{room}")
+    import_module("confide.audit.promises")
 
 
 def claims(name: str | None = None) -> tuple[Claim, ...]:

@@ -244,6 +244,12 @@ def _known() -> tuple[bool, ...]:
     return (*refusals.calls(), *refusals.kept(), *refusals.counted())
 
 
+def _nothing() -> list[Pair]:
+    """Return no rows; what is known is asked for first, since what it draws is no run's noise."""
+    _known()
+    return [Pair("no rows", 0, 0)]
+
+
 #: What is checked, in order.
 _CHECKS: tuple[Callable[[RandomStream], Iterable[bool]], ...] = (
     _kept, _charged, lambda stream: _totals(), _asked, lambda stream: _known(),
@@ -263,7 +269,7 @@ def _served(stream: RandomStream) -> Floats:
 promise(
     "prediction.serving", Kind.ESTIMATOR, 1, 0, "replace_one",
     "what is kept of an epoch, sums of exact amounts, refusals; confide.prediction.vector, .budgets",
-    lambda: [Pair("no rows", 0, 0)],
+    _nothing,
     run=lambda table, stream: _served(stream),
     law=lambda table: certain({tuple(n for each in _MANY for n in (float(each), 0.0)): Fraction(1)}),
     replayed=False, fuzzed=False, draws=4, quick=2,
