@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from confide.audit import claims, family, price, replay
+from confide.audit import claims, family
 from confide.audit.family.files import FAMILIES
 from confide.audit.finding import Verdict
-from confide.pipeline import request
 from confide.schema import scan
 from confide.schema.persons import PersonLimiter
+
+from .members import coefficients_take_all, verdicts
 
 CLAIMS = {claim.name: claim for claim in claims() if claim.name in FAMILIES}
 MEMBERS = {
@@ -18,11 +19,6 @@ MEMBERS = {
     for member in family.variants(claim)
     if "Parquet" in member.name or "in a file" in member.name
 }
-
-
-def verdicts(member):
-    pair = next(iter(member.pairs()))
-    return replay.check(member, [pair]), price.check(member, [], [member])
 
 
 def test_every_family_is_one_of_a_claim():
@@ -46,11 +42,6 @@ def persons_anew_in_each_chunk(patch):
         "build",
         lambda schema, part, limiter, *rest, **how: true(schema, part, PersonLimiter(2), *rest, **how),
     )
-
-
-def coefficients_take_all(patch):
-    true = request._plan
-    patch.setattr(request, "_plan", lambda shape, epsilon, *rest: true(shape, 2 * epsilon, *rest))
 
 
 BREAKS = {

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from confide.audit import claims, family, price, replay
+from confide.audit import claims, family
 from confide.pipeline import request
 from confide.tune import front, runs
 from confide.tune.scoring import Scoring
+
+from .members import coefficients_take_all, faults
 
 VARIANTS = {
     v.name: v
@@ -18,14 +20,6 @@ VARIANTS = {
     if claim.name.partition(".")[0] in ("pipeline", "tune")
     for v in family.variants(claim)
 }
-
-
-def faults(variant):
-    pair = next(iter(variant.pairs()))
-    told = replay.replay(variant, pair, 1)
-    till, shown = price.price(variant, pair.here, 1)
-    assert told.recorded.error == shown.error == ""
-    return [*(f.what for f in replay.faults(variant, told)), *price.dishonest(variant, till)]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -50,11 +44,6 @@ def rehearsed_on_private_cells(patch):
 def gains_of_two(patch):
     true = Scoring.gains
     patch.setattr(Scoring, "gains", lambda scoring, *cells: 2 * true(scoring, *cells))
-
-
-def coefficients_take_all(patch):
-    true = request._plan
-    patch.setattr(request, "_plan", lambda shape, epsilon, *rest: true(shape, 2 * epsilon, *rest))
 
 
 def one_row_a_person(patch):

@@ -6,12 +6,14 @@ from itertools import repeat
 
 import pytest
 
-from confide.audit import claims, family, price, replay
+from confide.audit import claims, family
 from confide.audit.family.resumed import FAMILIES
 from confide.audit.family.steps import STEPS
 from confide.audit.finding import Verdict
 from confide.training import hybrid
 from confide.training.sgd import engine, fitting, sensitivity
+
+from .members import verdicts
 
 CLAIMS = {claim.name: claim for claim in claims("training")}
 NAMES = {v.name for variants in FAMILIES.values() for v in variants}
@@ -21,11 +23,6 @@ MEMBERS = {
     for member in family.variants(CLAIMS[name])
     if member.name[len(name) + 1 : -1] in NAMES or "batches" in member.name
 }
-
-
-def verdicts(member):
-    pair = next(iter(member.pairs()))
-    return replay.check(member, [pair]), price.check(member, [], [member])
 
 
 @pytest.mark.parametrize("name", MEMBERS)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from confide.audit import claims, exact, family, price, replay
+from confide.audit import claims, exact, family, replay
 from confide.audit.family.tuning import FAMILIES
 from confide.audit.finding import Verdict
 from confide.audit.promises.stopping import _LOST, _RUN, _SHAPES
@@ -17,20 +17,11 @@ from confide.privacy.random_stopping import Stopping, stopping
 from confide.tune import front, runs
 from confide.tune.scoring import Scoring
 
+from .members import faults
+
 (TUNE,) = (claim for claim in claims("tune.tune") if claim.name == "tune.tune")
 NAMES = {variant.name for variant in FAMILIES["tune.tune"]}
 VARIANTS = {v.name: v for v in family.variants(TUNE) if v.name[len("tune.tune[") : -1] in NAMES}
-
-
-def faults(variant):
-    found = []
-    for pair in variant.pairs():
-        told = replay.replay(variant, pair, 1)
-        till, shown = price.price(variant, pair.here, 1)
-        assert told.recorded.error == shown.error == ""
-        found += [*(f.what for f in replay.faults(variant, told)), *price.dishonest(variant, till)]
-        break
-    return found
 
 
 def test_all_are_members():
