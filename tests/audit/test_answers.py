@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -38,7 +39,8 @@ def test_other_amounts_hold(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_amounts_are_small_and_large_and_laws_are_complete(name):
     others = answers.amounts(of(name))
-    assert {other.epsilon for other in others} == {Fraction(1, 10), 8}
+    least = {Fraction(1, 1 << 50)} if name == "prediction.ptr.3" else set()
+    assert {other.epsilon for other in others} == {Fraction(1, 10), 8} | least
     taken = {Fraction(1, 10**6), Fraction(1, 10**12)} if answers.RELEASES[name][2] else {0}
     assert {other.delta for other in others} == taken
     for other in others:
@@ -82,6 +84,26 @@ def kept_by(make, *places):
 def test_a_table_that_is_kept_by_too_little_is_caught(monkeypatch, name, module, table, places):
     monkeypatch.setattr(module, table, kept_by(getattr(module, table), *places))
     assert found(name, "exact").verdict is Verdict.BROKEN
+
+
+def test_a_threshold_that_is_kept_under_the_delta_that_was_asked_for_is_caught(monkeypatch):
+    """It says what was asked for, and answers of any class hide it at an epsilon of 0.1."""
+    kept = kept_by(ptr._release, 0, 2)
+    monkeypatch.setattr(ptr, "_release", lambda *given: replace(kept(*given), delta=given[1]))
+    told = found("prediction.ptr.3", "exact")
+    assert told.verdict is Verdict.BROKEN
+    assert told.note.endswith("classes differ costs more")
+
+
+@pytest.mark.parametrize("least", [Fraction(1, 10**9), Fraction(1, 10**5)])
+def test_a_threshold_of_a_larger_delta_than_it_says_is_caught(monkeypatch, least):
+    plain = ptr._release
+
+    def larger(epsilon, delta, classes):
+        return replace(plain(epsilon, max(delta, least), classes), delta=delta)
+
+    monkeypatch.setattr(ptr, "_release", larger)
+    assert found("prediction.ptr.3", "exact").verdict is Verdict.BROKEN
 
 
 def test_a_threshold_that_is_kept_without_delta_is_caught(monkeypatch):
@@ -157,10 +179,10 @@ def test_noise_of_an_epoch_of_another_scale_is_caught(monkeypatch, wrong):
 
 
 def test_the_p_value_of_draws_counts_all_amounts(monkeypatch):
-    values = iter([0.5, 1e-8, 0.2, 0.1])
+    values = iter([0.5, 1e-8, 0.2, 0.1, 0.4, 0.6])
     monkeypatch.setattr(
         answers.blackbox, "fit",
         lambda claim, *_: Finding(claim.name, "law of draws", Verdict.HOLDS, p_value=next(values)),
     )  # fmt: skip
     own = Finding("prediction.ptr.3", "law of draws", Verdict.HOLDS, p_value=0.3)
-    assert np.isclose(answers.drawn(of("prediction.ptr.3"), own, 10, seeded_stream(0)).p_value, 5e-8)
+    assert np.isclose(answers.drawn(of("prediction.ptr.3"), own, 10, seeded_stream(0)).p_value, 7e-8)

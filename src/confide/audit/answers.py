@@ -6,7 +6,9 @@ neighbouring distances, near 0, where it changes and far away (layer "exact"), w
 draws held against the law ("law of draws"). An epoch of the sparse vector has two of these pairs of amounts.
 
 The same release with a larger epsilon and a larger delta is made just before each law is asked for: a table
-that is kept by less than what it depends on is another one then, of more than the claim.
+that is kept by less than what it depends on is another one then, of more than the claim. Any class may be the
+answer where a test of `ptr` is not passed, which hides a delta of epsilon / C; it is attacked at the least
+epsilon there is as well, 2^-50.
 
 =================================  =======================================================================
 release                            its law here
@@ -44,6 +46,8 @@ from confide.privacy import Event
 _EPSILONS = Fraction(1, 10), Fraction(8)
 _DELTAS = Fraction(1, 10**6), Fraction(1, 10**12)
 _BEFORE = 9, Fraction(1, 50)
+#: The least epsilon of `ptr`, at which answers of any class hide no delta.
+_LEAST = Fraction(1, 1 << 50)
 #: Claim -> its release, the number of classes, and whether it takes a delta.
 RELEASES: dict[str, tuple[str, int, bool]] = {
     "prediction.response.2": ("response", 2, False),
@@ -75,7 +79,8 @@ def amounts(claim: Claim) -> tuple[Claim, ...]:
     if name == SPARSE_VECTOR:
         return tuple(_epochs(claim, classes, *each) for each in zip(_EPSILONS, _DELTAS, strict=True))
     deltas = _DELTAS if approximate else (Fraction(0),)
-    return tuple(_release(claim, name, classes, *each) for each in product(_EPSILONS, deltas))
+    epsilons = (*_EPSILONS, _LEAST) if name == "ptr" else _EPSILONS
+    return tuple(_release(claim, name, classes, *each) for each in product(epsilons, deltas))
 
 
 def _named(claim: Claim, epsilon: Fraction, delta: Fraction) -> Claim:
