@@ -11,11 +11,12 @@ from confide.audit import claims, family, poison, price, replay
 from confide.audit.family.prediction import MEMBERS
 from confide.audit.finding import Verdict
 from confide.mechanisms import seeded_stream
-from confide.prediction import Ensemble, StronglyConvexERM, ensemble, erm_losses, persons, votes
+from confide.prediction import Ensemble, StronglyConvexERM, ensemble, erm_losses, front, persons, votes
 from confide.prediction.erm_losses import HuberHinge
 from confide.privacy import Adjacency
 
 ALL = [(claim, member) for claim, members in MEMBERS.items() for member in members]
+TABLES = "tables of persons of ten rows"
 IDS = [f"{claim}[{member.name}]" for claim, member in ALL]
 
 
@@ -95,6 +96,28 @@ def test_rows_of_a_person_that_do_not_count_are_caught(monkeypatch, name):
 def test_distances_of_persons_that_are_those_of_rows_are_caught(monkeypatch, name):
     monkeypatch.setattr(persons, "changes", lambda certificate, rows: 1)
     assert quick(name).note.startswith("persons of ten rows: ")
+
+
+@pytest.mark.parametrize("name", [claim for claim, member in ALL if member.name == TABLES])
+def test_tables_of_persons_whose_distances_are_those_of_rows_are_caught(monkeypatch, name):
+    def of_rows(table, recipe, certificate, X, y):
+        return certificate.fit(X, y)
+
+    monkeypatch.setattr(front, "_fit", of_rows)
+    assert quick(name).note.startswith(f"{TABLES}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "other"),
+    [
+        ("prediction.erm.add_remove_one", "per_person", lambda certificate, rows: certificate),
+        ("prediction.persons", "Persons", lambda certificate, rows, key: certificate),
+        ("prediction.erm.replace_label", "Persons", lambda certificate, rows, key: certificate),
+    ],
+)
+def test_tables_of_persons_without_their_bound_are_caught(monkeypatch, name, where, other):
+    monkeypatch.setattr(front, where, other)
+    assert quick(name).note.startswith(f"{TABLES}: ")
 
 
 def test_members_by_the_place_of_a_row_are_caught(monkeypatch):

@@ -30,7 +30,9 @@ from confide.prediction import (
     StronglyConvexERM,
     TeacherVotes,
     VoteGap,
+    certify,
 )
+from confide.prediction.certificate import steady
 from confide.prediction.intervals.batches import HashedBatches
 from confide.prediction.intervals.network import Network
 from confide.privacy import Adjacency
@@ -113,6 +115,41 @@ def _deep() -> CertifiedClassifier:
     return CertifiedClassifier([*_TWO], certificate=certificate)
 
 
+class _OfTables:
+    """A classifier of tables that have a column of ids, asked as one of arrays is."""
+
+    def __init__(self, adjacency: str, **how: Any) -> None:
+        self.how = {"adjacency": adjacency, **how}
+
+    def fit(self, X: Floats, y: Floats, *, ids: Any) -> _OfTables:
+        """Certify the table of these rows, of which `_CAP` of each id count."""
+        import pandas as pd
+
+        from confide.schema import Table
+
+        role, end = ("public", 3) if self.how["adjacency"] == "replace_label" else ("private", 1)
+        frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": ids, "y": y.astype(str)})
+        columns: dict[str, Any] = {name: {"role": role, "lower": -end, "upper": end} for name in "ab"}
+        columns |= {"who": {"role": "id"}, "y": {"role": "label", "categories": [str(c) for c in _TWO]}}
+        held = Table.from_frame(frame, {"columns": columns, "table": {"max_rows_per_id": _CAP}})
+        self.model = certify(held, **self.how)
+        return self
+
+    def answer(self, X: Floats, epsilon: float, *, random_state: int | None) -> Floats:
+        """Return private answers."""
+        return self.model.answer(X, epsilon, random_state=random_state).astype(np.float64)
+
+    def stability(self, X: Floats) -> tuple[Any, Any]:
+        """Return classes and distances."""
+        labels, k = self.model.stability(X)
+        return labels.astype(np.float64), k
+
+    def steady(self, X: Floats) -> tuple[Any, Any]:
+        """Return them as a service asks for them."""
+        labels, k = steady(self.model.certified, self.model.queries(X))
+        return np.array(_TWO)[labels], k
+
+
 def _names(rows: Rows) -> list[str]:
     """Return a lasting id of each row: of its cells, and how many rows before it have the same ones."""
     seen: Counter[bytes] = Counter()
@@ -131,7 +168,7 @@ class Member:
     Parameters
     ----------
     name : str
-    make : function () -> CertifiedClassifier
+    make : function () -> CertifiedClassifier, or what fits and answers as one does
     classes : tuple of float
     persons : bool
         Whether each row stands for `_OWNED` rows of one person.
@@ -145,7 +182,7 @@ class Member:
     """
 
     name: str
-    make: Callable[[], CertifiedClassifier] = field(repr=False)
+    make: Callable[[], Any] = field(repr=False)
     classes: tuple[float, ...] = _TWO
     persons: bool = False
     adjacency: str = "replace_one"
@@ -153,7 +190,7 @@ class Member:
     renamed: bool = False
     queries: Floats = field(default_factory=lambda: _QUERIES, repr=False)
 
-    def fit(self, rows: Rows) -> CertifiedClassifier:
+    def fit(self, rows: Rows) -> Any:
         """Return the fitted model."""
         if self.renamed:
             ids = _names(rows)
@@ -189,6 +226,17 @@ class Member:
 
 def _named(classes: tuple[float, ...] = _TWO, **how: Any) -> Callable[[], CertifiedClassifier]:
     return lambda: CertifiedClassifier([*classes], feature_bounds=(-1, 1), **how)
+
+
+def _tables(adjacency: str, **how: Any) -> Member:
+    """Return a member of tables whose ids have more rows than count."""
+    how = {"certificate": "votes", "neighbours": 31, **how}
+    return Member(
+        "tables of persons of ten rows",
+        lambda: _OfTables(adjacency, **how),
+        persons=True,
+        adjacency=adjacency,
+    )
 
 
 MEMBERS: dict[str, tuple[Member, ...]] = {
@@ -227,7 +275,9 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
             persons=True,
             adjacency="replace_label",
         ),
+        _tables("replace_label"),
     ),
+    "prediction.persons": (_tables("replace_one"),),
     "prediction.teachers": (
         Member("an even number", lambda: _teachers(8)),
         Member("rows that change their ids", lambda: _teachers(15, ids_change=True), renamed=True),
@@ -289,6 +339,7 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
             persons=True,
             adjacency="add_remove_one",
         ),
+        _tables("add_remove_one"),
     ),
     "prediction.ensemble": (
         Member("members that a row may leave", _members(_ERM, "replace_one")),
@@ -298,6 +349,7 @@ MEMBERS: dict[str, tuple[Member, ...]] = {
             _named(certificate="votes", neighbours=11, members=3, max_rows_per_id=_CAP),
             persons=True,
         ),
+        _tables("replace_one", neighbours=11, members=3),
     ),
 }  # fmt: skip
 
