@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from confide.audit.promises import serving
 from confide.audit.run import LAYERS, Effort
 from confide.mechanisms import above_threshold, os_stream, seeded_stream
 from confide.mechanisms.above_threshold import SparseVector
-from confide.prediction import StableAnswers, budgets, persons
+from confide.prediction import CertifiedModel, StableAnswers, budgets, model, persons
 from confide.prediction.intervals.batches import HashedBatches
 from confide.prediction.intervals.certificate import CertifiedNetwork
+from confide.privacy import exact
 
 RESTORED, SERVING = "prediction.restored_epochs", "prediction.serving"
 
@@ -214,10 +216,35 @@ def totals_split_by_fewer(monkeypatch):
     monkeypatch.setattr(budgets, "_split", lambda e, slack, count: plain(e, slack, min(count, 100)))
 
 
+def as_many_epochs_as_are_needed(monkeypatch):
+    plain = model._by_epochs
+    monkeypatch.setattr(
+        model, "_by_epochs", lambda labels, k, e, d, classes, epochs, source: plain(
+            labels, k, e, d, classes, labels.size, source)
+    )  # fmt: skip
+
+
+def epochs_of_another_delta(monkeypatch):
+    plain = model._by_epochs
+    monkeypatch.setattr(
+        model, "_by_epochs", lambda labels, k, e, d, *rest: plain(labels, k, e, max(d, serving._DELTA), *rest)
+    )
+
+
+def epochs_whose_deltas_are_one(monkeypatch):
+    plain = CertifiedModel._epochs
+
+    def once(self, epsilon, delta, slack, epochs):
+        told, own = plain(self, epsilon, delta, slack, epochs), exact(delta)
+        return replace(told, delta=own + exact(slack) * (1 - own))
+
+    monkeypatch.setattr(CertifiedModel, "_epochs", once)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        reopened, redrawn, redrawn_at_each_call, one_threshold_for_all_epochs, answers_after_the_end,
+        as_many_epochs_as_are_needed, epochs_of_another_delta, epochs_whose_deltas_are_one, reopened, redrawn, redrawn_at_each_call, one_threshold_for_all_epochs, answers_after_the_end,
         later_epochs_for_nothing, charged_when_read, kept_without_slack, kept_without_count,
         a_hundred_at_most, deltas_of_one, totals_split_by_fewer, hashed_batches_under_replacement,
         rows_of_a_person_that_count_by_labels, rows_of_a_person_in_a_batch_rounded_down,
@@ -226,6 +253,15 @@ def totals_split_by_fewer(monkeypatch):
 def test_what_is_kept_or_summed_otherwise_is_caught(monkeypatch, wrong):
     wrong(monkeypatch)
     assert p_value(SERVING) < 1e-12
+
+
+@pytest.mark.parametrize("wrong", [as_many_epochs_as_are_needed, epochs_whose_deltas_are_one])
+def test_epochs_that_cost_more_than_is_charged_are_caught(monkeypatch, wrong):
+    claim = of("prediction.total")
+    wrong(monkeypatch)
+    found = LAYERS["price"](claim, Effort(False, 1e-6, os_stream(), 0))
+    assert found.verdict is Verdict.BROKEN
+    assert "[3 epochs]" in found.note
 
 
 def test_noise_that_ends_with_the_twentieth_answer_is_caught(monkeypatch):
@@ -266,8 +302,6 @@ def test_deep_networks_whose_levels_are_one_too_many_are_caught(monkeypatch):
 
 
 def test_a_law_that_a_model_keeps_without_delta_is_caught(monkeypatch):
-    from confide.prediction import model
-
     plain, kept = model.release_of, {}
     claim = of("prediction.total")
     assert LAYERS["price"](claim, Effort(False, 1e-6, os_stream(), 0)).verdict is Verdict.HOLDS

@@ -6,10 +6,10 @@ epochs: noise that ends with the twentieth answer, is drawn again where the stat
 the next epoch has another one.
 
 ``prediction.serving`` reads no rows, and nothing of it depends on what is drawn but for one run in 10^14:
-whether a closed epoch stays closed, what each epoch is charged, that its threshold is kept, what totals of
-100 queries and more come to, by the audit's own code, which calls are refused, and which rows of a person
-count (`confide.audit.refusals`). One outcome has probability 1, so that one run of another breaks the claim
-("law of draws").
+whether a closed epoch stays closed, what each epoch is charged, that its threshold is kept, that a model
+answers within the epochs that are reserved, what totals of 100 queries and more come to, by the audit's own
+code, which calls are refused, and which rows of a person count (`confide.audit.refusals`). One outcome has
+probability 1, so that one run of another breaks the claim ("law of draws").
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from confide.audit.promises.mechanisms import sparse_law
 from confide.audit.registry import Floats, Kind, Law, Pair, promise, random_state
 from confide.errors import ConfideError, UnsupportedError
 from confide.mechanisms import RandomStream, SparseVector, split_epoch, stable_threshold
-from confide.prediction import CertifiedClassifier, StableAnswers, per_answer, release_of
+from confide.prediction import CertifiedClassifier, CertifiedModel, StableAnswers, per_answer, release_of
 from confide.prediction.budgets import answers
+from confide.prediction.model import Facts
 from confide.prediction.vector import UNSTABLE
-from confide.privacy import Event
+from confide.privacy import Adjacency, Event
 
 _DELTA = Fraction(1, 100)
 #: Answers before those that count, and a distance that no noise reaches.
@@ -235,7 +236,36 @@ def _asked(stream: RandomStream) -> Iterator[bool]:
     held = model.preview(1, None, total[1] / 200, "sparse_vector", total=total, epochs=100)
     (epoch,) = held.event.parts
     yield held.epsilon <= 1 and held.delta <= total[1]
-    yield not _more(Fraction(str(epoch["epsilon"])), Fraction(str(epoch["delta"])), 100, *total)
+    for promised in (total, (held.epsilon, held.delta)):
+        yield not _more(Fraction(str(epoch["epsilon"])), Fraction(str(epoch["delta"])), 100, *promised)
+
+
+class _Known:
+    """A certified model whose class is 0, and whose distance of a query is its cell."""
+
+    def stability(self, X: Any) -> tuple[Any, Any]:
+        """Return classes and distances."""
+        return np.zeros(len(X), dtype=np.int64), X[:, 0].astype(np.int64)
+
+
+#: A distance that epochs of `_SMALL` answer once in 10^15, and those of a delta of 1/100 nearly always.
+_MIDDLE = 300_000
+#: Distances of the queries of four epochs, each of which ends with an unstable one.
+_EPOCHS_ASKED = [[_CERTAIN, _MIDDLE], [_CERTAIN, _CERTAIN, 0], [_MIDDLE], [_CERTAIN, 0]]
+
+
+def _reserved(stream: RandomStream) -> Iterator[bool]:
+    """Yield whether a model answers in the epochs that are reserved alone, each of the delta asked for."""
+    model = CertifiedModel(_Known(), Facts(np.array([0, 1]), Adjacency.REPLACE_ONE, 1))
+    asked = np.concatenate(_EPOCHS_ASKED)[:, None]
+    for epochs in range(1, 5):
+        seed = random_state(stream.child(f"epochs {epochs}"))
+        told: Any = model.answer(asked, *_SMALL, "sparse_vector", epochs=epochs, random_state=seed)
+        within = np.arange(asked.size) < len(np.concatenate(_EPOCHS_ASKED[:epochs]))
+        yield np.array_equal(~np.ma.getmaskarray(told), within & (asked[:, 0] == _CERTAIN))
+        made = model.guarantee
+        yield made is not None and made.epsilon >= epochs * _SMALL[0]
+        yield made is not None and made.delta >= epochs * _SMALL[1] * (1 - Fraction(1, 10**9))
 
 
 @cache
@@ -252,11 +282,11 @@ def _nothing() -> list[Pair]:
 
 #: What is checked, in order.
 _CHECKS: tuple[Callable[[RandomStream], Iterable[bool]], ...] = (
-    _kept, _charged, lambda stream: _totals(), _asked, lambda stream: _known(),
+    _kept, _charged, lambda stream: _totals(), _asked, _reserved, lambda stream: _known(),
 )  # fmt: skip
 #: How many checks each yields.
 _MANY = (
-    31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 2, 2 * len(refusals.CALLS) + 45 + 168,
+    31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 3, 12, 2 * len(refusals.CALLS) + 45 + 168,
 )  # fmt: skip
 
 
