@@ -456,7 +456,7 @@ def test_bad_parameters():
         Persons("erm", 2)
     with pytest.raises(ParameterError, match="ids"):
         Persons(erm, 2).fit(X, y)
-    for broken in (ids[1:], [None] * len(y)):
+    for broken in (ids[1:], ids.astype(float)):
         with pytest.raises(DataError, match="ids"):
             Persons(erm, 2).fit(X, y, ids=broken)
     with pytest.raises(DataError, match="labels of shape"):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide.errors import DataError, ParameterError
+from confide.prediction.ids import check_ids, names
 from confide.privacy import Adjacency
 from confide.schema.loose import matrix_of, numbers, vector_of
 
@@ -90,7 +91,8 @@ class Certificate(Protocol):
             0 ... classes - 1; any other value counts as 0, without a word.
         ids : sequence of int, str or bytes [n], optional
             The privacy unit's id of each row. None: the row's number under the replacement relations, a hash
-            of the row's content under ADD_REMOVE_ONE.
+            of the row's content under ADD_REMOVE_ONE; so for a row whose cell is no id
+            (`confide.prediction.ids`).
         """
         ...
 
@@ -148,12 +150,12 @@ def warn_of_strange(queries: NDArray[np.float64]) -> None:
 
 
 def id_hash(ids: Any, key: str) -> Words:
-    """Return a keyed 64-bit hash of each id.
+    """Return a keyed 64-bit hash of what each id names (`confide.prediction.ids`).
 
     Parameters
     ----------
-    ids : sequence of int, str or bytes [n]
-        An int and its decimal digits as text are different ids.
+    ids : sequence [n]
+        An int and its decimal digits as text are different ids. All cells that are no id have one hash.
     key : str
         Public and fixed; at most 64 bytes.
 
@@ -161,28 +163,22 @@ def id_hash(ids: Any, key: str) -> Words:
     -------
     uint64 array [n]
     """
-    secret = key_bytes(key)
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    try:
-        texts = [_id_bytes(value) for value in values]
-    except TypeError:
-        raise DataError("The ids are not all int, str or bytes.", "Convert them to text.") from None
-    return _hashed(texts, secret)
+    return _hashed([name or b"" for name in names(ids)], key_bytes(key))
 
 
 def id_digests(ids: Any, key: str) -> NDArray[np.bytes_]:
     """Return a keyed 128-bit digest of each id, bytes [n]: a name that stands for the id alone.
 
-    64 bits place a row; where ids must be told apart, nobody must be able to find two with one digest.
+    64 bits place a row; where ids must be told apart, nobody must be able to find two with one digest. A cell
+    that is no id has no bytes, which is no id again where digests are passed for ids.
     """
     secret = key_bytes(key)
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    try:
-        texts = [b"digest " + _id_bytes(value) for value in values]
-    except TypeError:
-        raise DataError("The ids are not all int, str or bytes.", "Convert them to text.") from None
-    digests = b"".join(hashlib.blake2b(text, digest_size=16, key=secret).digest() for text in texts)
-    return np.frombuffer(digests, dtype="S16")
+
+    def digest(name: bytes) -> bytes:
+        return hashlib.blake2b(b"digest " + name, digest_size=16, key=secret).digest()
+
+    found = [b"" if name is None else digest(name) for name in names(ids)]
+    return np.array(found, dtype="S16")
 
 
 def row_hash(X: NDArray[np.float64], y: Labels, key: str) -> Words:
@@ -192,15 +188,16 @@ def row_hash(X: NDArray[np.float64], y: Labels, key: str) -> Words:
 
 
 def hashes(X: NDArray[np.float64], y: Labels, ids: Any, adjacency: Adjacency, key: str) -> Words:
-    """Return the hash that places each row: of its id, number or content (see `Certificate.fit`)."""
+    """Return the hash that places each row: of its id, or of number or content (see `Certificate.fit`)."""
+    if ids is not None:
+        check_ids(ids, X.shape[0])
+    by_content = adjacency is Adjacency.ADD_REMOVE_ONE
+    alone = row_hash(X, y, key) if by_content else id_hash(range(X.shape[0]), key)
     if ids is None:
-        if adjacency is Adjacency.ADD_REMOVE_ONE:
-            return row_hash(X, y, key)
-        ids = range(X.shape[0])
-    words = id_hash(ids, key)
-    if words.shape != (X.shape[0],):
-        raise DataError(f"There are {words.size} ids for {X.shape[0]} rows.", "Pass one id a row.")
-    return words
+        return alone
+    found = names(ids)
+    none = np.array([name is None for name in found], dtype=bool)
+    return np.where(none, alone, _hashed([name or b"" for name in found], key_bytes(key)))
 
 
 def key_bytes(key: str) -> bytes:
@@ -209,18 +206,6 @@ def key_bytes(key: str) -> bytes:
     if not 0 < len(data) <= 64:
         raise ParameterError(f"The 'key' parameter is {key!r:.80}.", "Pass a text of 1 to 64 bytes.")
     return data
-
-
-def _id_bytes(value: Any) -> bytes:
-    if isinstance(value, bool):
-        raise TypeError
-    if isinstance(value, int | np.integer):
-        return b"i%d" % int(value)
-    if isinstance(value, str):
-        return b"s" + value.encode("utf-8", "surrogatepass")
-    if isinstance(value, bytes):
-        return b"b" + value
-    raise TypeError
 
 
 def _hashed(texts: Sequence[bytes], key: bytes) -> Words:

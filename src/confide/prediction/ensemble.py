@@ -14,6 +14,7 @@ from confide.prediction.certificate import (
     Certificate,
     Certified,
     Labels,
+    Words,
     hashes,
     id_digests,
     key_bytes,
@@ -128,6 +129,7 @@ class Ensemble:
     ====================================  =============================================================
     empty part                            a member like any other: it knows its class 0 with k = 0
     more members than rows                many such members
+    a row whose cell is no id             it stands for itself (`confide.prediction.ids`)
     members=1                             the certificate itself
     members under a weaker adjacency      AdjacencyError
     ====================================  =============================================================
@@ -178,14 +180,23 @@ class Ensemble:
         relation = Adjacency.parse(self.certificate.adjacency)
         words = hashes(rows, labels, ids, relation, self.key)
         part = parts(words, self.members)
-        # Digests stand for the ids, so that a row keeps its id inside the part too, and hashes of them do not
-        # repeat the partition.
-        names = words if ids is None else id_digests(ids, self.key)
+        names = words if ids is None else self._names(ids, words)
         models: Any = Parallel(n_jobs=self.n_jobs)(
             delayed(_fitted)(self.certificate, rows[part == i], labels[part == i], names[part == i])
             for i in range(self.members)
         )
         return FittedEnsemble(self, tuple(models))
+
+    def _names(self, ids: Any, words: Words) -> NDArray[np.bytes_]:
+        """Return what stands for the id of each row in its part.
+
+        Digests, so that a row keeps its id there too, and hashes of them do not repeat the partition. A row
+        without an id stands for itself; where the unit is a person it has none there either.
+        """
+        names = id_digests(ids, self.key)
+        if self.unit == "person":
+            return names
+        return np.where(names == b"", id_digests(words, self.key), names)
 
 
 @dataclass(frozen=True, eq=False)

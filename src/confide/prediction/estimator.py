@@ -17,6 +17,7 @@ from confide.errors import DataError, UncertifiedWarning, UnsupportedError
 from confide.mechanisms.stream import stream as as_stream
 from confide.prediction.certificate import Certified, Labels
 from confide.prediction.front import provenance
+from confide.prediction.ids import check_ids, names
 from confide.prediction.model import CertifiedModel, Facts, public_classes
 from confide.prediction.named import Recipe
 from confide.prediction.saved import read, save_model
@@ -194,15 +195,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
         ids : sequence of int, str or bytes, optional
-            The privacy unit's id of each row: see `confide.prediction.certificate`. Required with
-            `max_rows_per_id`. Without it the unit is a row, whatever the ids say: ids that repeat are refused
-            under the replacement relations, where they are public. Under ADD_REMOVE_ONE they are secret and
-            nothing looks: there each person has to have one row.
+            The privacy unit's id of each row: see `confide.prediction.certificate`, and
+            `confide.prediction.ids` for other cells, none of which is refused. Required with
+            `max_rows_per_id`; a row without an id is left out then. Without `max_rows_per_id` the unit is a
+            row, whatever the ids say: ids that repeat are refused under the replacement relations, where they
+            are public. Under ADD_REMOVE_ONE they are secret and nothing looks: there each person has to have
+            one row.
 
         Raises
         ------
         DataError
-            If ids repeat without `max_rows_per_id`, under a replacement relation.
+            If ids repeat without `max_rows_per_id`, under a replacement relation. By the declared type,
+            shape and number of the ids.
         """
         vars(self).pop("model_", None)  # no older model under new parameters
         known = public_classes(self.classes)
@@ -219,8 +223,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         codes = class_codes(column(y, n), known)
         certificate = recipe.build(len(known), self.feature_bounds, p, n)
         unit = getattr(certificate, "unit", "row")
-        if unit == "row" and recipe.relation is not Adjacency.ADD_REMOVE_ONE:
-            _check_distinct(ids)
+        if ids is not None:
+            check_ids(ids, n)
+            if unit == "row" and recipe.relation is not Adjacency.ADD_REMOVE_ONE:
+                _check_distinct(ids)
         facts = Facts(known, recipe.relation, p, unit, marks=recipe.marks)
         facts = replace(facts, provenance=provenance(facts, certificate))
         self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
@@ -416,11 +422,8 @@ def _check_distinct(ids: Any) -> None:
     ------
     DataError
     """
-    try:
-        repeated = ids is not None and len(set(np.asarray(ids, dtype=object).tolist())) < len(ids)
-    except TypeError:  # not hashable: whoever uses the ids says so
-        return
-    if repeated:
+    held = [name for name in names(ids) if name is not None]
+    if len(set(held)) < len(held):
         raise DataError(
             "Some ids have several rows, and without 'max_rows_per_id' the guarantee is one of a row.",
             "Pass max_rows_per_id, the most rows of a person, or leave 'ids' out.",

@@ -99,6 +99,7 @@ class Persons:
     edge case                             what happens
     ====================================  =============================================================
     no ids                                ParameterError, before the table is read
+    a row whose cell is no id             it is left out, as a table leaves it out
     m = 1                                 the certificate itself, the first row of each id by hash
     more than m rows of an id             m of them are kept, without a word; `TeacherVotes` keeps all
     fewer rows than m                     nothing is filled up
@@ -160,14 +161,14 @@ class Persons:
         X : float array [n, p]
         y : int array [n]
         ids : sequence of int, str or bytes [n]
-            The person of each row.
+            The person of each row; what other cells name is in `confide.prediction.ids`.
 
         Raises
         ------
         ParameterError
             Without ids.
         DataError
-            If the shapes do not fit.
+            If the shapes do not fit, or by the declared type of the ids.
         """
         if ids is None:
             raise ParameterError("There are no 'ids'.", "Pass the person's id of each row.")
@@ -258,17 +259,20 @@ def per_person(certificate: Certificate, rows: int) -> Certificate:
 def kept(rows: NDArray[np.float64], names: NDArray[np.bytes_], most: int | None, key: str) -> Labels:
     """Return the places of the rows that count, in the order of ids and, within one, of the cells' hashes.
 
+    Rows without an id do not count.
+
     Parameters
     ----------
     rows : float array [n, p]
     names : bytes array [n]
-        A digest of each row's id.
+        A digest of each row's id; empty without one.
     most : int or None
         m; None keeps all.
     key : str
     """
     content = row_hash(rows, np.zeros(len(rows), dtype=np.int64), key)
     order = np.lexsort((content, names)).astype(np.int64)
+    order = order[names[order] != b""]
     if most is None:
         return order
     admitted = PersonLimiter(most).admit(names[order], np.ones(len(order), dtype=bool))[1]

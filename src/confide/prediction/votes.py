@@ -83,6 +83,7 @@ class VoteGap:
     fewer than m rows, none           all vote; none: class 0, k = 0
     equal distances                   the smaller hash is nearer
     equal rows with equal ids         the same votes in any order
+    a cell that is no id              the row stands for itself (`confide.prediction.ids`)
     label that is no class            class 0
     ================================  ===============================================================
     """
@@ -172,10 +173,11 @@ class TeacherVotes:
     -----
     Rows are dealt to the parts by the hash of their id, each part in the order of the table, so a change of
     one unit, however many rows it has, changes one part (two where ids may change), one vote, and the
-    difference of two classes' votes by at most 2 (4). With `vote_gap` both proofs follow, whatever the
-    classifier does, as long as it does the same with the same part. One that raises, on a part with one class
-    or without rows for instance, votes for class 0. No warning of a classifier is shown, in `fit` or in
-    answers: it would tell of the part. Each sees a copy of the queries, so none can change another's vote.
+    difference of two classes' votes by at most 2 (4). A row whose cell is no id is a unit of its own. With
+    `vote_gap` both proofs follow, whatever the classifier does, as long as it does the same with the same
+    part. One that raises, on a part with one class or without rows for instance, votes for class 0. No
+    warning of a classifier is shown, in `fit` or in answers: it would tell of the part. Each sees a copy of
+    the queries, so none can change another's vote.
     """
 
     estimator: Any
