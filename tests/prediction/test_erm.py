@@ -428,3 +428,12 @@ def test_rows_stay_in_the_unit_ball_at_any_norm(norm_, constant):
         warnings.simplefilter("error")
         rows = shape(cells)
     assert all(sum(Fraction(cell) ** 2 for cell in row.tolist()) <= 1 for row in rows)
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
+def test_a_row_is_mapped_by_itself(layout):
+    """A norm from `np.sum` was rounded otherwise for a table of one row, where columns lie first in memory."""
+    for p in range(2, 40):
+        X, shape = np.random.default_rng(p).uniform(-1, 1, size=(3, p)), unit_rows((-1, 1), p)
+        for i in range(3):
+            np.testing.assert_array_equal(shape(layout(X[i : i + 1]))[0], shape(layout(X))[i])

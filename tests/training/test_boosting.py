@@ -9,7 +9,7 @@ import pytest
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.privacy import PLDAccountant, zcdp_cost
 from confide.training import adassp, boosted_adassp
-from confide.training.boosting import make_plan, release, solve
+from confide.training.boosting import _start, make_plan, release, solve
 from confide.training.coefficients import Rows, make_shape
 from confide.training.least_squares import make_plan as single_plan
 from confide.training.release import exact_answer
@@ -72,6 +72,50 @@ def test_the_sensitivity_of_a_round_is_attained(relation):
     else:
         _, other, _, _ = record(X, y, relation, answers=sent)
     assert 0.99 <= distance(base[1], other[1]) / base[1].sensitivity <= 1.0
+
+
+def tuned_labels(by_place, step, sign):
+    """Return labels at which a prediction that rounds up or down by its place crosses a step of the grid."""
+    y = np.zeros(len(by_place[0]))
+    for i, (p, q) in enumerate(zip(*by_place, strict=True)):
+        if (p - q) * sign <= 0:
+            continue
+        first = int(0.02 / step) * int(np.sign(p - q))
+        for t in (end + k * step for k in range(first, first + 400) for end in (p, q)):
+            if (np.trunc((t - q) / step) - np.trunc((t - p) / step)) * sign > 0:
+                y[i] = t
+                break
+    return y
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_a_row_that_comes_moves_no_residual_of_another(n):
+    """The rows that stay are equal and of largest norm, their labels such that a last bit decides their part.
+
+    With the residuals of a matrix product, which rounds by place, a round moved 2.3 steps too far at n = 3.
+    """
+    d = 7
+    shape = make_shape(d, "add_remove_one")
+    plan = make_plan(shape, 1, 1e-6, rounds=1)
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        row, theta = rng.choice([-1.0, 1.0], d), 0.1 * rng.normal(size=d + 1)
+        few, more = np.tile(row, (n, 1)), np.tile(row, (n + 1, 1))
+        # An answer whose solution is about theta.
+        full = np.eye(d + 2) * 1e6
+        full[: d + 1, -1] = full[-1, : d + 1] = 1e6 * theta * plan.first.weight
+        places = np.triu_indices(d + 2)
+        answer = full[places] * np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
+        theta = _start(Rows(few, np.zeros(n), shape), plan, places, full[places])[1]
+        by_place = [np.column_stack([np.ones(len(X)), X]) @ theta for X in (few, more)]
+        for sign in (1.0, -1.0):
+            y = tuned_labels((by_place[0], by_place[1][1:]), plan.step, sign)
+            rounds = []
+            for X, labels in ((few, y), (more, np.append(sign, y))):
+                solver = solve(Rows(X, labels, shape), plan)
+                next(solver)
+                rounds.append(solver.send(answer))
+            assert distance(*rounds) <= plan.sensitivity
 
 
 def test_the_event_is_the_whole_price():

@@ -361,3 +361,15 @@ def test_numbers_of_numpy_are_numbers():
     given = {"row_norm": np.float32(1), "rows_per_unit": np.int64(2), "feature_bound": np.float32(1)}
     told = adassp(*data(5), 1, 1e-6, "replace_one", intercept=np.bool_(True), **given)
     assert dict(told.facts)["row_norm"] == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray])
+def test_rows_are_shortened_each_by_itself(layout):
+    """A norm from `einsum` was rounded otherwise for a table of one row, where columns lie first in memory."""
+    for d in range(2, 30):
+        X = np.random.default_rng(d).uniform(-1, 1, size=(3, d))
+        shape = make_shape(d, "add_remove_one", row_norm=1.0)
+        many, _ = next(Rows(layout(X), np.zeros(3), shape).blocks(d))
+        for i in range(3):
+            alone, _ = next(Rows(layout(X[i : i + 1]), np.zeros(1), shape).blocks(d))
+            np.testing.assert_array_equal(alone[0], many[i])

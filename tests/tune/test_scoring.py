@@ -10,7 +10,9 @@ import pytest
 
 import confide
 from confide.errors import DataError, ParameterError
-from confide.mechanisms import seeded_stream
+from confide.mechanisms import round_toward_zero, seeded_stream
+from confide.pipeline import SparseRegressor
+from confide.training import PrivateClassifier, PrivateRegressor
 from confide.tune.scoring import Scoring, rows_of
 
 
@@ -186,3 +188,73 @@ def test_a_table_of_classes_is_fitted_and_scored_by_category():
             lambda c: confide.PrivateRegressor(target_bounds=(0, 1)), [1], table, epsilon=1, delta=1e-6,
             expected_runs=1,
         )  # fmt: skip
+
+
+SECRET = {
+    "adjacency": "add_remove_one",
+    "feature_bounds": (-1, 1),
+    "random_state": 0,
+    "epsilon": 50,
+    "delta": 1e-6,
+}
+NUMBERS = {**SECRET, "target_bounds": (-1, 1)}
+STEPS = {"engine": "dpsgd", "steps": 2, "max_rows": 200}
+#: What tune takes whose rows may come and go.
+ESTIMATORS = {
+    "adassp": lambda: PrivateRegressor(**NUMBERS, engine="adassp"),
+    "boosted_adassp": lambda: PrivateRegressor(**NUMBERS, engine="boosted_adassp"),
+    "objective": lambda: PrivateClassifier(**SECRET, classes=[0, 1], engine="objective"),
+    "dpsgd": lambda: PrivateRegressor(**NUMBERS, **STEPS),
+    "dpsgd, classes": lambda: PrivateClassifier(**SECRET, classes=[0, 1, 2], **STEPS),
+    "factorisation machine": lambda: PrivateRegressor(**NUMBERS, **STEPS, model="fm"),
+    **{
+        f"network, {name}": lambda name=name: PrivateRegressor(**NUMBERS, **STEPS, model="mlp", activation=name)
+        for name in ("relu", "tanh", "gelu")
+    },
+    "network, classes": lambda: PrivateClassifier(**SECRET, classes=[0, 1, 2], **STEPS, model="mlp", hidden=(5,)),
+    "support": lambda: SparseRegressor(
+        size=4, epsilon=50, delta=1e-6, adjacency="add_remove_one", feature_bounds=(-1, 1), target_bounds=(-1, 1),
+        random_state=0,
+    ),
+}  # fmt: skip
+
+
+def fitted(name, d=7, n=200):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (n, d))
+    y = np.clip(0.3 * X @ rng.normal(size=d), -1, 1)
+    model = ESTIMATORS[name]()
+    if isinstance(model, PrivateClassifier):
+        y = np.arange(n) % len(model.classes)
+    return model.fit(X, y)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_prediction_is_of_its_row_alone(name):
+    model = fitted(name)
+    told = model.decision_function if isinstance(model, PrivateClassifier) else model.predict
+    X = np.random.default_rng(2).uniform(-1, 1, (600, 7))
+    for layout in (np.ascontiguousarray, np.asfortranarray):
+        whole = told(layout(X))
+        for part in (slice(0, 1), slice(1, 600), slice(3, 7), slice(599, 600), slice(300, 583)):
+            np.testing.assert_array_equal(told(layout(X[part])), whole[part])
+
+
+@pytest.mark.parametrize("name", ["adassp", "dpsgd", "network, relu"])
+def test_a_row_that_comes_moves_no_gain_of_another(name):
+    """Labels at which a last bit of the prediction decides a gain's step; once it moved 1.000000011."""
+    scoring = Scoring("absolute", (-1.0, 1.0), 0.5, Fraction(1), Fraction(1, 10**6))
+    model, rng = fitted(name), np.random.default_rng(3)
+
+    def total(X, y):
+        return int(round_toward_zero(scoring.gains(model.predict(X), y), scoring.step).sum())
+
+    for n in (1, 3, 3, 3, 5, 5):
+        row = rng.uniform(-1, 1, 7)
+        few, more = np.tile(row, (n, 1)), np.tile(row, (n + 1, 1))
+        for distance in scoring.width * (0.125 + scoring.step * np.arange(12)):
+            edge = model.predict(few) - distance
+            for y in (edge, np.nextafter(edge, 2), np.nextafter(edge, -2)):
+                own = total(more[:1], model.predict(more)[:1])
+                moved = total(more, np.append(model.predict(more)[0], y)) - total(few, y)
+                assert moved == own == round(1 / scoring.step)

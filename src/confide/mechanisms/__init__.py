@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from confide.mechanisms.grid import padded_sensitivity as padded_sensitivity
     from confide.mechanisms.grid import round_toward_zero as round_toward_zero
     from confide.mechanisms.grid import sum_error as sum_error
+    from confide.mechanisms.rowwise import basic_tanh as basic_tanh
+    from confide.mechanisms.rowwise import row_products as row_products
+    from confide.mechanisms.rowwise import row_squares as row_squares
+    from confide.mechanisms.rowwise import row_sums as row_sums
     from confide.mechanisms.stream import EntropyError as EntropyError
     from confide.mechanisms.stream import RandomStream as RandomStream
     from confide.mechanisms.stream import is_certified as is_certified
@@ -56,6 +60,7 @@ _HOMES = {
         "sum_error",
     ),
     "above_threshold": ("SparseVector", "false_stable", "sparse_vector", "split_epoch", "stable_threshold"),
+    "rowwise": ("basic_tanh", "row_products", "row_squares", "row_sums"),
     "stream": ("EntropyError", "RandomStream", "is_certified", "os_stream", "seeded_stream"),
     "walk": ("exp_negative", "full_exponent_uniform"),
 }
@@ -66,6 +71,7 @@ __all__ = [
     "RandomStream",
     "SparseVector",
     "Statistic",
+    "basic_tanh",
     "bernoulli_exp",
     "bernoulli_log",
     "choice_cost",
@@ -86,6 +92,9 @@ __all__ = [
     "padded_sensitivity",
     "round_toward_zero",
     "rounded_gaussian",
+    "row_products",
+    "row_squares",
+    "row_sums",
     "seeded_stream",
     "sparse_vector",
     "split_epoch",

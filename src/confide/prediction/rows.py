@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide.errors import DataError, ParameterError
+from confide.mechanisms import row_squares
 from confide.prediction.certificate import matrix
 
 Floats = NDArray[np.float64]
@@ -73,7 +74,7 @@ class UnitRows:
         cells = self.scaled(X)
         rows = np.column_stack([cells, np.full(cells.shape[0], self.constant)])
         unit, exponent = enlarged(rows)
-        length = np.sqrt(np.sum(unit * unit, axis=1, keepdims=True))
+        length = np.sqrt(row_squares(unit))[:, None]  # of a row by itself, whatever the layout
         with np.errstate(over="ignore"):  # a norm far above a row: the row becomes 0
             norm = np.ldexp(self.norm, -exponent)
         return unit / np.maximum(length, norm) * (1.0 - 2.0**-32)

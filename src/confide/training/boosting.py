@@ -15,8 +15,11 @@ worse on short ones.
 
 Sensitivity (proof). ||u|| <= B and the clipped residual is within [-b, b], whatever the row. Adding or
 removing a row moves S by at most B b, replacing one by ||u r|| + ||v s|| <= 2 B b (attained by v = u, s =
--r). theta is released, so the bound holds for each value of it. The residual of a float row is a float
-within [-b, b]; S is rounded row by row to a public grid (`confide.mechanisms`).
+-r). theta is released, so the bound holds for each value of it. In floating point: a row's cells, its
+residual, within [-b, b], and its part of S are computed from that row and theta alone, bit for bit, whatever
+stands beside it (`confide.mechanisms.rowwise`: no matrix product, which would round a row by its place);
+each row's part is rounded to a public grid and added as integers. So of two tables that differ by a row all
+other terms are equal, and what is padded for is the grid of that one row.
 
 Noise. Gaussians compose exactly: with mu the parameter of (epsilon, delta), the first release has mu^2
 times `share`, each of T rounds an equal part of the rest. The event is that sequence, which every
@@ -53,6 +56,7 @@ from confide.mechanisms import (
     gaussian_release,
     padded_sensitivity,
     round_toward_zero,
+    row_products,
 )
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency, Event, gaussian_sigma
@@ -195,7 +199,8 @@ def solve(rows: Rows, plan: BoostPlan) -> Generator[Statistic, Floats, Coefficie
         total = np.zeros(m, dtype=np.int64)
         for cells, targets in rows.blocks(m):
             with np.errstate(all="ignore"):
-                residual = np.clip(np.nan_to_num(targets - cells @ theta), -plan.clip, plan.clip)
+                missed = targets - row_products(cells, theta)
+                residual = np.clip(np.nan_to_num(missed), -plan.clip, plan.clip)
             total += round_toward_zero(cells * residual[:, None], plan.step).sum(axis=0)
         answer = yield Statistic(total, plan.step, plan.sensitivity, "residuals")
         theta = theta + inverse @ answer

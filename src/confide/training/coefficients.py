@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
-from confide.mechanisms import RandomStream
+from confide.mechanisms import RandomStream, row_squares
 from confide.mechanisms.stream import is_certified
 from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, exact
 from confide.schema import loose
@@ -302,13 +302,14 @@ class Rows:
     def blocks(self, width: int) -> Iterator[tuple[Floats, Floats]]:
         """Yield (rows [k, m] with the one first, targets [k]) in blocks of about 2^21 / `width` rows.
 
-        A row depends on nothing but itself. Its norm is at most sqrt(`Shape.norm_squared`).
+        A row depends on nothing but itself, bit for bit (`confide.mechanisms.rowwise`). Its norm is at most
+        sqrt(`Shape.norm_squared`).
         """
         height = max(1, _BLOCK // width)
         for start in range(0, self.n, height):
             cells = _unit(self.X[start : start + height], self.feature_bound)
             if self.shape.row_norm < math.sqrt(self.shape.columns):
-                norms = np.sqrt(np.einsum("ij,ij->i", cells, cells))
+                norms = np.sqrt(row_squares(cells))
                 # A margin for the rounding of the norms and of the product.
                 cells *= np.minimum(1.0, self.shape.row_norm / np.maximum(norms, 1e-300))[:, None] * (
                     1 - 2.0**-42

@@ -11,7 +11,7 @@ goes by a coin of its own, and what the other rows get does not depend on it.
 
 The score is a sum over held-out rows of gains in [0, 1], so that one row moves it by at most 1 under every
 relation, on a grid (`confide.mechanisms.grid`), with exactly rounded Gaussian noise, or discrete Laplace
-where delta is 0.
+where delta is 0. That no row moves the gain of another, not by a rounding, is proved at `Scoring`.
 
 What is not protected: time. The number of runs can be guessed from how long the call takes, and so can the
 winner's candidate if candidates differ in speed; who may see the clock should not be who must not learn
@@ -89,7 +89,8 @@ class TuneResult:
         Of everything that came out.
     status : Status
     facts : dict
-        Public: epsilon and delta of a run, expected runs, candidates, deviation of the noise in `score`.
+        Public: epsilon and delta of a run, expected runs as asked for (the law's mean is at most that, and
+        nearly so), candidates, deviation of the noise in `score`.
     entry : str
         Id of the ledger's entry; empty without a ledger.
     """
@@ -219,7 +220,7 @@ def tune(
     facts = {
         "run_epsilon": float(price.epsilon),
         "run_delta": float(price.delta),
-        "expected_runs": law.mean,
+        "expected_runs": float(exact(expected_runs)),
         "candidates": float(len(estimators)),
         "score_deviation": scoring.deviation * scale,
     }

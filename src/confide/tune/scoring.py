@@ -164,6 +164,16 @@ def split(
 class Scoring:
     """A noisy sum of gains in [0, 1].
 
+    Sensitivity (proof). A row adds a gain in [0, 1], rounded to the grid. The gains of all other rows stay
+    what they are, bit for bit: `gains` computes each from its row's label and prediction, and
+
+    - where a row is replaced, all others keep their places in tables of one shape;
+    - where rows come and go, every column is private, and the estimators of Confide for such rows predict
+      each row from its own cells (`confide.mechanisms.rowwise`) and from the model, which is one for all.
+      A matrix product would round a row by its place, and a gain would cross a step of the grid.
+
+    An estimator from elsewhere, whose guarantee is its own word, owes the second as well.
+
     Parameters
     ----------
     score : str
@@ -215,7 +225,7 @@ class Scoring:
         return float(laplace_release(statistic, self.epsilon, l1_sensitivity=spread, stream=child)[0])
 
     def gains(self, predicted: Any, labels: Any) -> np.ndarray:
-        """Return gains in [0, 1]; a row's depends on nothing but itself. Never warns."""
+        """Return gains in [0, 1]; a row's depends on its label and prediction alone. Never warns."""
         if self.score == "accuracy":
             from confide.training.classifier import secret_codes
 

@@ -66,6 +66,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.mechanisms import row_squares
 from confide.prediction.intervals.ball_momentum import momentum_moves
 from confide.prediction.intervals.batches import Batches
 from confide.prediction.intervals.hyperparameters import Hyperparameters
@@ -201,7 +202,7 @@ class BallTraining:
         # In units of the largest cell, so that squares neither overflow nor vanish.
         most = np.maximum(np.abs(rows), 1e-300).max(axis=1)[:, None]
         unit = rows / most
-        length = np.sqrt(np.sum(unit * unit, axis=1))[:, None]
+        length = np.sqrt(row_squares(unit))[:, None]  # of a row by itself, whatever the layout
         with np.errstate(all="ignore"):
             short = np.where(length > self.feature_norm / most, unit * (self.feature_norm / length), rows)
         # 2^-30 is more than the rounding of the norm of a million inputs.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError
+from confide.mechanisms import row_products
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,16 +49,15 @@ class LinearParts:
         return f"linear model of {target}, {p} public and {q} private columns"
 
     def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
-        """Return shape [n] for m = 1, else [n, m]; never NaN."""
+        """Return shape [n] for m = 1, else [n, m]; never NaN.
+
+        Where no column is public, a row's output depends on that row alone, bit for bit
+        (`confide.mechanisms.rowwise`): scores of rows that come and go rely on it (`confide.tune.scoring`).
+        """
         raw: Any = self.intercept
-        for X, weights, name, read in (
-            (
-                X_public,
-                self.public,
-                "public",
-                lambda X: X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64),
-            ),
-            (X_private, self.private, "private", self._halves),
+        for X, weights, name, times in (
+            (X_public, self.public, "public", _times),
+            (X_private, self.private, "private", lambda X, W: row_products(self._halves(X), W)),
         ):
             if X is None and weights.shape[1] == 0:
                 continue
@@ -67,7 +67,7 @@ class LinearParts:
                     f"Pass a matrix of shape (n, {weights.shape[1]}).",
                 )
             with np.errstate(over="ignore", invalid="ignore"):
-                raw = raw + np.asarray(read(X) @ weights.T)
+                raw = raw + times(X, weights.T)
         # A row near 1e308 may overflow to inf - inf.
         middle = 0.0 if self.bounds is None else self.bounds[0] / 2 + self.bounds[1] / 2
         raw = np.clip(
@@ -130,6 +130,11 @@ class LinearParts:
             None if bounds is None else (float(bounds[0]), float(bounds[1])),
             None if classes is None else tuple(classes),
         )
+
+
+def _times(X: Any, weights: Floats) -> Floats:
+    cells = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+    return np.asarray(cells @ weights)
 
 
 def probabilities(f: Floats) -> Floats:

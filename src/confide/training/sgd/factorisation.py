@@ -62,10 +62,10 @@ class FactorisationMachine:
     def forward(self, xp: Namespace, parameters: Array, rows: Rows) -> tuple[Array, Any]:
         """Return f, and (v, a^2)."""
         T = self._factors(xp, parameters)
-        v = rows.values @ T
+        v = xp.matmul(rows.values, T)
         squares = rows.values * rows.values
-        pairs = row_squares(xp, v) - squares @ row_squares(xp, T)
-        f = parameters[0] + rows.values @ parameters[1 : 1 + self.columns] + 0.5 * pairs
+        pairs = row_squares(xp, v) - xp.matmul(squares, row_squares(xp, T))
+        f = parameters[0] + xp.matmul(rows.values, parameters[1 : 1 + self.columns]) + 0.5 * pairs
         return f, (v, squares)
 
     def backward(

@@ -66,8 +66,9 @@ class Linear:
     def forward(self, xp: Namespace, parameters: Array, rows: Rows) -> tuple[Array, Any]:
         """Return a'w for each output."""
         if self.outputs == 1:
-            return rows.values @ parameters, None
-        return rows.values @ xp.reshape(parameters, (self.outputs, self.columns)).T, None
+            return xp.matmul(rows.values, parameters), None
+        weights = xp.reshape(parameters, (self.outputs, self.columns))
+        return xp.matmul(rows.values, weights.T), None
 
     def backward(
         self, xp: Namespace, parameters: Array, rows: Rows, tape: Any, seeds: Array | None

@@ -188,20 +188,21 @@ class MLP:
         if self.embedded:
             public, private = embeddings
             if not self.private:
-                a = rows.values @ public.T
+                a = xp.matmul(rows.values, public.T)
             elif not self.public:
-                a = rows.values @ private.T
+                a = xp.matmul(rows.values, private.T)
             else:
                 join = np.concatenate if xp is np else xp.concat
-                a = join([rows.values[:, :cut] @ public.T, rows.values[:, cut:] @ private.T], axis=1)
+                parts = (rows.values[:, :cut], public), (rows.values[:, cut:], private)
+                a = join([xp.matmul(cells, W.T) for cells, W in parts], axis=1)
         tape = [(a, kept)]
         for W, b in layers[:-1]:
-            h = a @ W.T
+            h = xp.matmul(a, W.T)
             h += b
             a, kept = act(xp, h)
             tape.append((a, kept))
         W, b = layers[-1]
-        f = a @ W.T + b
+        f = xp.matmul(a, W.T) + b
         return (f[:, 0] if self.outputs == 1 else f), tape
 
     def backward(
