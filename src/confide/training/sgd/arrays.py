@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.mechanisms import basic_tanh, row_products, row_sums
+
 Floats = npt.NDArray[np.float64]
 #: An array of the user's library; the standard has no type for it yet.
 Array = Any
@@ -31,6 +33,27 @@ def namespace(*arrays: Array) -> Namespace:
         return array_namespace(*held)
     except TypeError:  # lists, frames: NumPy reads them
         return np
+
+
+class RowWise:
+    """NumPy, but a row's products and sums depend on that row alone (`confide.mechanisms.rowwise`).
+
+    For a forward pass whose rows may come and go. With `tanh` composed of basic operations, all that a model
+    does in it is: what else it asks of the namespace is arithmetic and comparisons, element by element.
+    """
+
+    matmul = staticmethod(row_products)
+    tanh = staticmethod(basic_tanh)
+    concat = staticmethod(np.concatenate)
+
+    @staticmethod
+    def sum(A: Floats, axis: int) -> Floats:
+        """Return the sum of each row: of axis 1 alone."""
+        assert axis == 1
+        return row_sums(A)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
 
 
 def to_host(array: Array) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from confide.errors import DataError
 from confide.privacy import Guarantee
 from confide.training.result import Status
-from confide.training.sgd.arrays import Floats, to_host
+from confide.training.sgd.arrays import Floats, RowWise, to_host
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.sensitivity import Accounting
 
@@ -81,7 +81,11 @@ class SGDModel:
         )
 
     def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
-        """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits."""
+        """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits.
+
+        Where no column is public, a row's output depends on that row alone, bit for bit
+        (`confide.mechanisms.rowwise`): scores of rows that come and go rely on it (`confide.tune.scoring`).
+        """
         p, q = self.inputs.centre.size, self.inputs.middle.size
         parts = []
         for X, columns, read, name in (
@@ -102,7 +106,7 @@ class SGDModel:
             values = np.concatenate([values, np.ones((values.shape[0], 1))], axis=1)
         rows = Rows.of(np, self.model, values, p, np.zeros(values.shape[0]))
         with np.errstate(all="ignore"):
-            return np.asarray(self.model.forward(np, self.parameters, rows)[0])
+            return np.asarray(self.model.forward(np if p else RowWise(), self.parameters, rows)[0])
 
     def predict(self, X_public: Any = None, X_private: Any = None) -> Any:
         """Return labels within their bounds, or classes, shape [m]."""
