@@ -12,6 +12,7 @@ from confide.errors import BudgetError, LedgerError
 from confide.ledger.counter import Counter
 from confide.ledger.session import Session
 from confide.ledger.store import Store
+from confide.mechanisms.above_threshold import SparseVector
 from confide.service import RequestReused
 
 
@@ -90,6 +91,47 @@ def test_each_analyst_has_epochs_of_its_own(served):
     service.answer(ann, bench.unstable[:1], "2")  # ends ann's, not bob's
     assert service.answer(bob, [[0.95, 0.0]], "2").cost.epsilon == 0
     assert epochs_paid(bench) == 2
+
+
+@pytest.mark.parametrize("then", [{}, {"then": "response", "then_epsilon": "1/2"}], ids=["", "then"])
+def test_what_another_was_told_is_asked_anew_and_account_and_total_pay(bench, then):
+    service = bench.open(epsilon=1000).epochs(**then)
+    names = ("ann", "bob", "poor")
+    ann, bob, poor = (bench.analyst(service, name, 1 if name == "poor" else 100) for name in names)
+    last = Fraction(1, 2) if then else 0
+    queries = (*bench.stable[:2], bench.unstable[0])
+    for who in (ann, bob):
+        before, name = bench.spent(), who.name
+        told = [service.answer(who, [query], f"{number}") for number, query in enumerate(queries)]
+        assert [one.cost.epsilon for one in told] == [20, 0, last]
+        assert bench.spent() - before == bench.spent(name) == 20 + last
+        assert [one.states for one in told[:2]] == [("answered",)] * 2
+    answers = [service.answer(who, queries, "again").values for who in (ann, bob)]
+    assert bench.spent() == 2 * (20 + last)  # what one was told is free to it
+    assert answers[0][:2] == answers[1][:2] == (1, 0)
+    kept = bench.state()
+    for number, query in enumerate(queries):
+        with pytest.raises(BudgetError):  # told to two, and to nobody whose account does not pay
+            service.answer(poor, [query], f"{number}")
+    assert bench.state() == kept
+    assert bench.spent("poor") == 0
+
+
+def test_the_second_draw_of_a_row_is_its_own(bench, monkeypatch):
+    service = bench.open(epsilon=1000).epochs()
+    analysts = [bench.analyst(service, name, epsilon=100) for name in ("ann", "bob")]
+    asked = []
+    true = SparseVector.above_many
+
+    def above(self, values):
+        asked.append(list(values))
+        return true(self, values)
+
+    monkeypatch.setattr(SparseVector, "above_many", above)
+    for who in analysts:
+        service.answer(who, bench.stable[:1], "1")
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
 
 
 def test_a_restart_goes_on(served):

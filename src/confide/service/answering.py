@@ -15,7 +15,8 @@ the request id after the model or the        `RequestOfAnotherModel`: what it wa
 settings of an answer changed                model's, and is not told
 a query of this analyst's own past           its answer, at no cost, whatever the request id
 nothing in the request is new                its id is stored, its answers are not once more
-a query of another's past                    that answer; this analyst's account pays, the total does not
+a query of another's past                    that answer; this analyst's account pays, the total does not;
+                                             under the sparse vector it is new and both pay (`.epochs`)
 the same query twice in one request          one draw, one price
 the same query in two requests at once       one draw: transactions come one after the other
 the key was revoked meanwhile                `KeyRevoked`

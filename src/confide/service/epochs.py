@@ -269,7 +269,7 @@ class AskStable(Asked):
             return before, self.place.leave(session)
         name, terms = self.analyst.name, self.terms
         new: dict[bytes, int] = {}
-        for row, query in enumerate(self.queries):
+        for row, query in enumerate(self.queries):  # names are this analyst's own: told is told to it
             if query not in new and shelf.told(query) is None:
                 new[query] = row
         epochs = _Epochs(self, session, shelf, place)

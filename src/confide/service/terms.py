@@ -45,7 +45,9 @@ class Terms:
     asking stops. Such mechanisms add up, also when they are interleaved with others (concurrent composition:
     Vadhan & Wang 2021, Lyu 2022). An analyst's account pays for what that analyst is told, drawn or not, so
     that it bounds what one analyst learns; the total bounds what all of them learn together, since an answer
-    that is told again is no new draw.
+    that is told again is no new draw. Under the sparse vector no answer of one analyst is told to another: it
+    has epochs of its own, and a query's name is its own (`confide.service.canonical.Names.queries`), so that
+    account and total pay alike for each.
     """
 
     model: CertifiedModel
