@@ -7,6 +7,7 @@ import pytest
 
 from confide.audit import refusals
 from confide.errors import ParameterError
+from confide.prediction import front, persons
 from confide.privacy import Adjacency
 
 
@@ -35,6 +36,36 @@ def test_rows_of_persons_count():
     assert (len(kept), len(counted)) == (5 * (2 * len(Adjacency) + 1), 8 * (5 * 3 + 6))
     assert all(kept)
     assert all(counted)
+    tabled = list(refusals.tabled())
+    assert len(tabled) == len(Adjacency) * (2 + 5)
+    assert all(tabled)
+
+
+def numbered(table, recipe, certificate, X, y):
+    """Train by the ids of a table where persons come and go, too."""
+    ids = np.concatenate([part.ids for part in table.chunks()])
+    return persons.Persons(certificate, table.schema.max_rows_per_id).fit(X, y, ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "failed"),
+    [
+        ("_fit", lambda table, recipe, certificate, X, y: certificate.fit(X, y), {0, 7, 14, 21}),
+        ("_fit", numbered, {2, 3, 4, 5}),  # the last number is nobody else's
+        ("per_person", lambda certificate, rows: certificate, {0}),
+        ("Persons", lambda certificate, rows, key: certificate, {7, 14, 21}),
+    ],
+    ids=["rows", "numbers", "rows that come and go", "rows that change"],
+)
+def test_tables_whose_persons_are_not_counted_are_told(monkeypatch, where, other, failed):
+    monkeypatch.setattr(front, where, other)
+    assert {place for place, holds in enumerate(refusals.tabled()) if not holds} == failed
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_persons_of_fewer_rows_and_smaller_distances_are_no_fault(monkeypatch, more):
+    monkeypatch.setattr(front, "Persons", lambda *given: persons.Persons(given[0], given[1] + more, given[2]))
+    assert all(refusals.tabled())
 
 
 def test_what_a_certificate_is_given_is_noted():

@@ -14,7 +14,7 @@ from confide.audit.promises import serving
 from confide.audit.run import LAYERS, Effort
 from confide.mechanisms import above_threshold, os_stream, seeded_stream
 from confide.mechanisms.above_threshold import SparseVector
-from confide.prediction import CertifiedModel, StableAnswers, budgets, model, persons
+from confide.prediction import CertifiedModel, StableAnswers, budgets, front, model, persons
 from confide.prediction.intervals.batches import HashedBatches
 from confide.prediction.intervals.certificate import CertifiedNetwork
 from confide.privacy import exact
@@ -211,6 +211,10 @@ def rows_of_a_person_in_a_batch_rounded_down(monkeypatch):
     )
 
 
+def tables_of_persons_that_count_rows(monkeypatch):
+    monkeypatch.setattr(front, "_fit", lambda table, recipe, certificate, X, y: certificate.fit(X, y))
+
+
 def totals_split_by_fewer(monkeypatch):
     plain = budgets.split
     monkeypatch.setattr(budgets, "_split", lambda e, slack, count: plain(e, slack, min(count, 100)))
@@ -244,7 +248,7 @@ def epochs_whose_deltas_are_one(monkeypatch):
 @pytest.mark.parametrize(
     "wrong",
     [
-        as_many_epochs_as_are_needed, epochs_of_another_delta, epochs_whose_deltas_are_one, reopened, redrawn, redrawn_at_each_call, one_threshold_for_all_epochs, answers_after_the_end,
+        tables_of_persons_that_count_rows, as_many_epochs_as_are_needed, epochs_of_another_delta, epochs_whose_deltas_are_one, reopened, redrawn, redrawn_at_each_call, one_threshold_for_all_epochs, answers_after_the_end,
         later_epochs_for_nothing, charged_when_read, kept_without_slack, kept_without_count,
         a_hundred_at_most, deltas_of_one, totals_split_by_fewer, hashed_batches_under_replacement,
         rows_of_a_person_that_count_by_labels, rows_of_a_person_in_a_batch_rounded_down,

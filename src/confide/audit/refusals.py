@@ -3,7 +3,8 @@
 What is refused is never run, so no replay and no poisoned table meets a refusal that is gone. Each call here
 stands beside one that differs in what it is refused for alone, and that must be accepted: without it a call
 that is refused for another reason would show nothing. Rows of persons are held against the audit's own
-counting, and the rows that a certificate is given against those that it was given before a person changed.
+counting, and the rows that a certificate is given, of arrays and of tables, against those that it was given
+before a person changed.
 
 ==================================  ====================================================================
 what is refused                     what would follow
@@ -241,11 +242,12 @@ def calls() -> Iterator[bool]:
 
 @dataclass(frozen=True)
 class Noted:
-    """A certificate that notes the tables it is given."""
+    """A certificate that notes the tables it is given, and certifies one distance for all queries."""
 
     adjacency: Adjacency
     seen: list[tuple[Any, Any, Any]] = field(default_factory=list)
     classes: int = 2
+    distance: int = 0
 
     def fit(self, X: Any, y: Any, *, ids: Any = None) -> Any:
         """Note a table."""
@@ -253,8 +255,8 @@ class Noted:
         return self
 
     def stability(self, X: Any) -> Any:
-        """Return class 0 and no distance."""
-        return np.zeros(len(X), dtype=np.int64), np.zeros(len(X), dtype=np.int64)
+        """Return class 0 and the distance."""
+        return np.zeros(len(X), dtype=np.int64), np.full(len(X), self.distance)
 
 
 #: Persons, rows of each, and how many of them count.
@@ -297,7 +299,62 @@ def kept() -> Iterator[bool]:
 
 def _name(X: Any, noted: tuple[Any, Any, Any], mine: Any) -> Any:
     """Return what a person is called among the rows that count."""
-    return noted[2][(noted[0][:, None] == X[mine][None]).all(axis=2).any(axis=1)][0]
+    return noted[2][_among(noted, X[mine])][0]
+
+
+def _among(noted: tuple[Any, Any, Any], rows: Any) -> Any:
+    """Return which rows of a noted table are among others."""
+    return (noted[0][:, None] == rows[None]).all(axis=2).any(axis=1)
+
+
+#: A distance of rows, of which persons are `_COUNT`.
+_ROWS_APART = 3 * _COUNT + 2
+
+
+def tabled() -> Iterator[bool]:
+    """Yield whether `certify` on tables with ids counts persons, and others stay where one person changes.
+
+    Where persons come and go the ids of a table, numbers by first appearance, may not be handed on.
+    """
+    rng = np.random.default_rng(4)
+    X = np.round(rng.uniform(-1, 1, (_OWNERS * _OWNED, 2)), 3)
+    y, ids = rng.integers(0, 2, len(X)), np.arange(len(X)) % _OWNERS
+    for relation in Adjacency:
+        noted = Noted(relation, distance=_ROWS_APART)
+        added, relabelled = relation is Adjacency.ADD_REMOVE_ONE, relation is Adjacency.REPLACE_LABEL
+        model = _certified(noted, X, y, ids)
+        rows = [_among(noted.seen[0], X[ids == who]).sum() for who in range(_OWNERS)]
+        yield bool((model.stability(np.zeros((2, 2)))[1] <= _ROWS_APART // max(rows)).all())
+        yield 0 < min(rows) <= max(rows) <= _COUNT
+        for who in range(_OWNERS):
+            mine = ids == who
+            cells = X if relabelled else np.where(mine[:, None], X**3, X)
+            _certified(noted, *((X[~mine], y[~mine], ids[~mine]) if added else (cells, y ^ mine, ids)))
+            one, other = noted.seen[0], noted.seen[-1]
+            others = ~_among(one, X[mine])
+            yield all(
+                np.array_equal(*_of_others(a, b, others, added)) for a, b in zip(one, other, strict=True)
+            )
+
+
+def _of_others(one: Any, other: Any, others: Any, added: bool) -> tuple[Any, Any]:
+    """Return what two noted tables hold of all persons but one, who has left the other table or changed."""
+    if one.ndim == 0:  # no ids
+        return one, other
+    return one[others], other if added else other[others]
+
+
+def _certified(certificate: Noted, X: Any, y: Any, ids: Any) -> Any:
+    import pandas as pd
+
+    from confide.schema import Table
+
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": ids.astype(str), "y": y.astype(str)})
+    role = "public" if certificate.adjacency is Adjacency.REPLACE_LABEL else "private"
+    columns: dict[str, Any] = {name: {"role": role, "lower": -1, "upper": 1} for name in "ab"}
+    columns |= {"who": {"role": "id"}, "y": {"role": "label", "categories": ["0", "1"]}}
+    held = Table.from_frame(frame, {"columns": columns, "table": {"max_rows_per_id": _COUNT}})
+    return certify(held, certificate=certificate, adjacency=certificate.adjacency)
 
 
 def counted() -> Iterator[bool]:

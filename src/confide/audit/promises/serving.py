@@ -271,7 +271,7 @@ def _reserved(stream: RandomStream) -> Iterator[bool]:
 @cache
 def _known() -> tuple[bool, ...]:
     """Return whether what must be refused is refused, and whether rows of persons count as they must."""
-    return (*refusals.calls(), *refusals.kept(), *refusals.counted())
+    return (*refusals.calls(), *refusals.kept(), *refusals.tabled(), *refusals.counted())
 
 
 def _nothing() -> list[Pair]:
@@ -286,7 +286,7 @@ _CHECKS: tuple[Callable[[RandomStream], Iterable[bool]], ...] = (
 )  # fmt: skip
 #: How many checks each yields.
 _MANY = (
-    31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 3, 12, 2 * len(refusals.CALLS) + 45 + 168,
+    31, 29, 4 * len(_COUNTS) * len(_TERMS), 3 * len(_CALLS) + 3, 12, 2 * len(refusals.CALLS) + 45 + 28 + 168,
 )  # fmt: skip
 
 
