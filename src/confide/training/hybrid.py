@@ -48,8 +48,9 @@ from confide.training.release import drive, exact_answer
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats
 from confide.training.sgd.batches import poisson_batches
+from confide.training.sgd.cells import labels_of
 from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, steps
-from confide.training.sgd.fitting import Prepared, labels_of, prepare
+from confide.training.sgd.fitting import Prepared, prepare
 from confide.training.sgd.linear import Linear
 from confide.training.sgd.optimizers import Average, make_optimizer
 from confide.training.sgd.release import step_answer

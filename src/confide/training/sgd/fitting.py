@@ -12,13 +12,20 @@ import numpy as np
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
-from confide.schema.loose import check_classes, check_number_labels
 from confide.training.conditioning import finite_rows
-from confide.training.inputs import dense, secret_labels, shape_of
+from confide.training.inputs import dense, shape_of
 from confide.training.release import drive
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats, like, namespace, to_host
 from confide.training.sgd.batches import poisson_batches, rate_of
+from confide.training.sgd.cells import (
+    check_columns,
+    check_labels,
+    check_weights,
+    labels_of,
+    on_host,
+    weights_of,
+)
 from confide.training.sgd.checkpoint import (
     Snapshot,
     charged_once,
@@ -77,7 +84,7 @@ def prepare(
     ----------
     X_public : array of shape (n, p) or None
     X_private : array of shape (n, q) or None
-        Only its shape is looked at.
+        Only its shape and its declared types are looked at.
     n : int
         Number of rows.
     request : SGDRequest
@@ -91,6 +98,8 @@ def prepare(
             f"There are {q} 'private_bounds' for {found} private columns.",
             "Declare the bounds of each private column.",
         )
+    if X_private is not None:
+        check_columns(X_private, n)
     relation, rows = request.relation, n
     if X_public is not None and relation not in LABELS_AND_PARTS:
         raise UnsupportedError(
@@ -133,7 +142,7 @@ def _standardised(X: Any, n: int) -> tuple[Floats, Floats, Floats]:
     """Return public columns with mean 0 and deviation 1 (0 where constant), and how to repeat that."""
     if X is None:
         return np.zeros((n, 0)), np.zeros(0), np.zeros(0)
-    X = finite_rows(_host(X))
+    X = finite_rows(on_host(X))
     X = X if isinstance(X, np.ndarray) else X.toarray()
     if X.shape[0] != n:
         raise DataError(f"The public columns have {X.shape[0]} rows for {n} labels.", "Pass one row a label.")
@@ -145,11 +154,6 @@ def _standardised(X: Any, n: int) -> tuple[Floats, Floats, Floats]:
     centre = np.where(constant, X[0], mean * top)
     scale = np.where(constant, top, deviation * top)
     return (X / 2 - centre / 2) / (scale / 2), centre, scale
-
-
-def _host(X: Any) -> Any:
-    """Return arrays of other libraries as NumPy's; anything else as it is."""
-    return X if isinstance(X, np.ndarray) or namespace(X) is np else to_host(X)
 
 
 def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: int) -> float:
@@ -181,55 +185,6 @@ def _clip(request: SGDRequest, model: Model, public: Floats, stage: Stage, q: in
     squares = squares[squares < 1e60]
     length = math.sqrt(float(squares.mean())) if squares.size else 1.0
     return min(max(length, 1e-30), 1e30)
-
-
-def check_types(y: Any, request: SGDRequest) -> None:
-    """Refuse labels whose declared type can hold no number, or no class; no cell is looked at.
-
-    Raises
-    ------
-    DataError
-    """
-    if request.classes is None:
-        check_number_labels(y)
-    else:
-        check_classes(y, request.classes)
-
-
-def labels_of(y: Any, n: int, request: SGDRequest) -> Floats:
-    """Read the labels: in [-1, 1] about the middle of their bounds (missing is 0), or class numbers."""
-    if request.classes is not None:
-        cells = np.asarray(y, dtype=object)
-        cells = cells.reshape(n, -1 if n else 1)  # no row is a table like any other where n is secret
-        if cells.shape[1] != 1:
-            raise DataError(f"The label has {cells.shape[1]} columns.", "Pass an array of shape (n,).")
-        places = {value: float(k) for k, value in enumerate(request.classes)}
-        return np.array([_place(places, cell) for cell in cells[:, 0].tolist()])
-    assert request.target_bounds is not None
-    low, high = request.target_bounds
-    values = secret_labels(y, n)()
-    with np.errstate(all="ignore"):
-        t = (np.clip(values, low, high) / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-        return np.clip(np.nan_to_num(t, nan=0.0), -1.0, 1.0)
-
-
-def _place(places: dict[Any, float], cell: Any) -> float:
-    try:
-        return places.get(cell, 0.0)
-    except TypeError:  # a cell that cannot be a key is none of the classes
-        return 0.0
-
-
-def _weights(weights: Any, n: int, cap: float | None) -> Floats | None:
-    if weights is None:
-        return None
-    if cap is None:
-        raise ParameterError(
-            "The fit has sample weights and no 'weight_cap'.",
-            "Pass weight_cap: a public bound that weights are clipped to; the noise grows with it.",
-        )
-    with np.errstate(all="ignore"):
-        return np.clip(np.nan_to_num(np.asarray(weights, dtype=np.float64).reshape(n), nan=0.0), 0.0, cap)
 
 
 def fit(
@@ -288,12 +243,11 @@ def fit(
             f"The request has recorded={request.recorded!r}, and the 'ledger' parameter is {ledger!r:.60}.",
             "Make the request with recorded=True where a ledger is given, and only there.",
         )
-    if request.weight_cap is None:
-        _weights(sample_weight, 0, None)
     if checkpoint is not None and not (isinstance(every, int) and every >= 1):
         raise ParameterError(f"The 'every' parameter is {every!r:.80}.", "Pass the steps between snapshots.")
-    check_types(y, request)
     n = _count(X_public, X_private, y)
+    check_weights(sample_weight, n, request.weight_cap)
+    check_labels(y, n, request)
     ready = prepare(X_public, X_private, n, request, weighted=sample_weight is not None)
     guarantee = request.guarantee(ready.accounting)
     keeper = _Keeper(ready, ledger, checkpoint, every, trace, hook)
@@ -344,13 +298,13 @@ def _problem(ready: Prepared, X_public: Any, X_private: Any, y: Any, n: int, sam
         return like(xp, values, reference)
 
     private = None if X_private is None else ready.inputs.private(dense(X_private))
-    weights = _weights(sample_weight, n, ready.request.weight_cap)
+    weights = weights_of(sample_weight, n, ready.request.weight_cap)
     return Problem(
         ready.model,
         ready.request.loss(),
         there(ready.public),
         None if private is None else there(private),
-        there(labels_of(_host(y), n, ready.request)),
+        there(labels_of(on_host(y), n, ready.request)),
         ready.accounting,
         ready.batch,
         ready.rows,

@@ -13,6 +13,7 @@ from confide.errors import DataError
 from confide.privacy import Guarantee
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats, RowWise, to_host
+from confide.training.sgd.cells import numbers
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.sensitivity import Accounting
 
@@ -42,7 +43,7 @@ class Inputs:
     def private(self, X: Any) -> Floats:
         """Return private columns within [-1, 1], whatever their cells hold; never warns."""
         with np.errstate(all="ignore"):
-            scaled = (to_host(X) / 2 - self.middle / 2) / (self.half / 2)
+            scaled = (numbers(X) / 2 - self.middle / 2) / (self.half / 2)
             return np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
 
