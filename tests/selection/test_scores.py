@@ -7,13 +7,15 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from instances import CLASSES, LOSSES, problem, table
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
 from confide.errors import ConfideError, DataError, ParameterError, UnsupportedError
-from confide.selection import SubsetProblem
+from confide.schema import loose
+from confide.selection import SubsetProblem, bounded
 from confide.selection.kernels import DOT_ERROR, dot
 
 GOLDEN = ["ls_p20_s3_n500", "ls_p30_s3_ball", "ls_p30_s3_n1000", "hinge_p12_s2_n400"]
@@ -233,7 +235,8 @@ def test_parameters_are_checked_before_data_are_read(change):
         (X4, Y4[:5]),
         (X4[:, 0], Y4),
         (X4[:, :0], Y4),
-        (X4.astype(object), Y4),
+        (X4.astype(str), Y4),
+        (X4.astype(complex), Y4),
         (X4, Y4.astype(str)),
         (X4, None),
     ],
@@ -242,6 +245,28 @@ def test_shapes_and_types(X, y):
     with pytest.raises((DataError, ParameterError)) as caught:
         SubsetProblem(X, y, 1, feature_bound=0.5, target_bound=0.5)
     assert isinstance(caught.value, ConfideError)
+
+
+@pytest.mark.parametrize("cell", ["odd", 10**400, None, [1, 2], 1j, np.zeros(2)], ids=str)
+def test_no_cell_of_a_list_or_of_objects_decides_an_exception(cell):
+    X, y = X4.astype(object), [*Y4.tolist()[:-1], cell]
+    X[2, 1] = cell
+    seen = loose.numbers(X)
+    bounds = {"feature_bound": 0.5, "target_bound": 0.5}
+    want = SubsetProblem(seen, loose.numbers(loose.vector_of(y)), 1, **bounds).score((1,))
+    frame = pd.DataFrame(X, dtype=object)
+    for given in (X, frame, [list(row) for row in X]):
+        assert SubsetProblem(given, y, 1, **bounds).score((1,)) == want
+    source, bound = bounded(frame, (0, 0.5))
+    plain, _ = bounded(seen, (0, 0.5))
+    scaled = [SubsetProblem(A, Y4, 1, feature_bound=bound, target_bound=0.5) for A in (source, plain)]
+    assert scaled[0].score((1,)) == scaled[1].score((1,))
+
+
+@pytest.mark.parametrize("kind", [str, complex])
+def test_a_source_of_another_type_is_refused(kind):
+    with pytest.raises(DataError, match="cells of type"):
+        bounded(X4.astype(kind), (0, 0.5))
 
 
 def test_size_limits_name_the_limit():

@@ -101,6 +101,24 @@ def test_asymmetric_bounds_have_their_full_range(bounds):
         assert solution.sensitivity == pytest.approx(bounds[1] - bounds[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("cell", ["HIV+", None, 10**400, [1, 2], 1j, "0.5"], ids=str)
+def test_no_label_decides_an_exception(cell):
+    X, y = table()
+    task = problem(X, y)
+    listed = [cell, *y[1:].tolist()]
+    number = {"0.5": 0.5, str(10**400): np.inf}.get(str(cell), np.nan)
+    want = task.normalised([number, *y[1:]])
+    odd = np.empty(len(y), dtype=object)
+    odd[:] = y
+    odd[0] = cell
+    for labels in (listed, [[label] for label in listed], odd, odd[:, None]):
+        np.testing.assert_array_equal(task.normalised(labels), want)
+    np.testing.assert_array_equal(task.normalised([(1, 2)] * 3), np.zeros(3))
+    for declared in (y.astype(str), y.astype(complex), np.ones((3, 2))):
+        with pytest.raises(ValueError, match=r"type|Complex|columns"):
+            task.normalised(declared)
+
+
 def test_persons_with_several_rows():
     X, y = table(60)
     ids = np.arange(60) // 5  # 12 persons of 5 rows

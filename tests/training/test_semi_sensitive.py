@@ -321,3 +321,10 @@ def test_rows_stay_within_their_norm():
     assert np.linalg.norm(z, axis=1).max() <= 0.7
     np.testing.assert_allclose(z[1], [0.05, 0, 0])
     assert z[0, 2] == 0
+    for cell in ("HIV+", [1, 2], 1j, None):
+        rows = [[0.1, 0, 0], [2, cell, 2]]
+        np.testing.assert_array_equal(
+            columns.normalised(rows), columns.normalised([rows[0], [2, math.nan, 2]])
+        )
+    with pytest.raises(DataError, match="type"):
+        columns.normalised(cells.astype(str))

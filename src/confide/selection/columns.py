@@ -1,6 +1,7 @@
 """Read access to a wide matrix in declared bounds: clipped on the way, never copied whole.
 
-Accepts float32 and float64 arrays in C or F order, memory maps, integer arrays and CSR. Values are clipped
+Accepts float32 and float64 arrays in C or F order, memory maps, integer arrays and CSR; lists and arrays of
+objects are read into float64 once, cell by cell, NaN where there is no number. Values are clipped
 to +-bound and NaN counts as 0, the middle of the bounds (the public policy for missing cells; infinities are
 clipped). So does a cell below TINY of the bound: products of cells are then 0 or normal doubles, and no
 operation of this room meets a subnormal number. One fused pass measures every column; if no cell is changed
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError
+from confide.schema import loose
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,7 +52,9 @@ class Columns:
             X = canonical(X)
             self.sparse = True
         else:
+            X = loose.matrix_of(X)  # one text must not make text of a list
             X = X if isinstance(X, np.ndarray) else np.asarray(X)
+            X = loose.numbers(X) if X.dtype.kind == "O" else X
             self.sparse = False
         if len(X.shape) != 2 or X.shape[1] < 1:
             raise DataError(f"X has shape {tuple(X.shape)}.", "Pass a matrix with at least one column.")

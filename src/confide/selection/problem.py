@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
+from confide.schema import loose
 from confide.selection.columns import Columns, flush
 from confide.selection.losses import Loss, loss_of
 
@@ -178,6 +179,8 @@ class SubsetProblem:
     zero, constant, equal columns   ordinary candidates; equal columns have equal scores
     ridge = 0, collinear columns    the least norm solution, inside the ball
     cells beyond the bounds, NaN    clipped, 0; no message depends on them
+    text, None, lists, complex      in a list or an array of objects that cell is NaN; an array of them is
+                                    refused by its type
     ==============================  ===================================================================
     """
 
@@ -242,7 +245,9 @@ class SubsetProblem:
             raise ParameterError(f"The 'size' parameter is {size!r}, of {self.p} columns.", "Pass at most p.")
         check_size(self.size)
         self.rounding = delta * max(self.n, 1)
-        target = np.asarray(y)
+        # Lists cell by cell: one text must not make text of them. Objects without a number are NaN.
+        target = np.asarray(loose.vector_of(y))
+        target = loose.numbers(target) if target.dtype.kind == "O" else target
         if target.shape != (self.n,) or target.dtype.kind not in "fiub":
             raise DataError(
                 f"y has shape {target.shape} and type {target.dtype}.",

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError
+from confide.schema import loose
 from confide.selection.columns import Columns, canonical, flush
 
 Floats = npt.NDArray[np.float64]
@@ -199,6 +200,12 @@ class ScaledColumns(BlockColumns):
         super().__init__((int(X.shape[0]), int(X.shape[1])), bounds)
         self.filled = hasattr(X, "tocsc")
         self.X: Any = X.tocsc() if self.filled else np.asarray(X)
+        if not self.filled and self.X.dtype.kind == "O":
+            self.X = loose.numbers(self.X)
+        if self.X.dtype.kind not in "fiub":
+            raise DataError(
+                f"X has cells of type {self.X.dtype}.", "Pass numbers: encode other columns first."
+            )
         self.by_columns = self.filled or (self.X.flags.f_contiguous and not self.X.flags.c_contiguous)
 
     def tiles(self) -> Iterator[Tile]:

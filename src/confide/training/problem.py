@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.privacy import Adjacency
+from confide.schema import loose
 from confide.training.choice import Plan
 from confide.training.design import BLOCK, Basis, Source
 
@@ -67,6 +68,7 @@ class LinearProblem:
         Public rows.
     labels : callable
         Yields the secret labels, shape [any] or [any, 1], in the order of the rows. Only a solver calls it.
+        Lists and arrays of objects are read cell by cell: text, say, is a missing label.
     lower, upper : float
         Declared label bounds; labels outside are clipped, missing ones are imputed by the middle.
     ids : callable, optional
@@ -103,8 +105,18 @@ class LinearProblem:
         return (self.upper - self.lower) / 2
 
     def normalised(self, labels: npt.ArrayLike) -> Floats:
-        """Return t in [-1, 1], shape [any]; NaN is the middle (0), infinities the bounds. Never warns."""
-        y = np.asarray(labels, dtype=np.float64)
+        """Return t in [-1, 1], shape [any]; NaN is the middle (0), infinities the bounds. Never warns.
+
+        Cells of lists and of arrays of objects that are no numbers count as NaN; none of them raises.
+
+        Raises
+        ------
+        ValueError, DataError
+            From the shape and the declared type of a block.
+        """
+        y = np.asarray(loose.vector_of(labels))
+        loose.check_numeric(y, "A block of labels")
+        y = np.asarray(loose.real(y), dtype=np.float64)
         y = y.reshape(y.shape[0], math.prod(y.shape[1:]))
         if y.shape[1] != 1:
             raise DataError(

@@ -58,6 +58,7 @@ import numpy.typing as npt
 
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms import grid_step, padded_sensitivity
+from confide.schema import loose
 from confide.training.choice import choose
 from confide.training.design import BLOCK, Basis, public_basis
 from confide.training.problem import KAPPA, LinearProblem, PublicStep, public_step
@@ -137,9 +138,19 @@ class PrivateColumns:
         return self.upper / 2 - self.lower / 2
 
     def normalised(self, cells: npt.ArrayLike) -> Floats:
-        """Return rows z, shape (any, q), within [-1, 1] and of norm at most `reach`. Never warns."""
+        """Return rows z, shape (any, q), within [-1, 1] and of norm at most `reach`. Never warns.
+
+        Cells of lists and of arrays of objects that are no numbers count as NaN; none of them raises.
+
+        Raises
+        ------
+        ValueError, DataError
+            From the shape and the declared type of a block.
+        """
         with np.errstate(all="ignore"):
-            z = np.asarray(cells, dtype=np.float64)
+            z = np.asarray(loose.matrix_of(cells))
+            loose.check_numeric(z, "A block of private rows")
+            z = np.asarray(loose.real(z), dtype=np.float64)
             if z.ndim != 2 or z.shape[1] != len(self.names):
                 raise DataError(
                     f"A block of private rows has shape {z.shape}.",
