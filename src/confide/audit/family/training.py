@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit.family.places import one_round
 from confide.audit.family.shared import (
     AMOUNTS,
     ASKED,
@@ -115,6 +116,8 @@ def _rounds() -> Iterator[Variant]:
 def _several_rounds() -> Iterator[Variant]:
     yield Variant("epsilon 8, delta 1e-12", _regressor("rounds", epsilon=8, delta=1e-12), epsilon=8)
     yield Variant("more rounds", _regressor("rounds"), _cut(1_100, 2))
+    # So little noise that there are as many rounds as there can be.
+    yield Variant("all rounds, epsilon 100", _regressor("rounds", epsilon=100), epsilon=100)
     plain = _regressor("rounds", leverage=0.5, shrinkage=False, cast=_CASTS["columns first"])
     yield Variant("shortened rows, not shrunk, columns first", plain)
 
@@ -197,6 +200,8 @@ def _moments(fit: Callable[..., Any], adjacency: str, *, lost: bool) -> Iterator
     if fit is boosted_adassp:
         yield Variant("clip 0.9", make(clip=0.9), wide)
         yield Variant("three rounds", make(rounds=3, share=0.2))
+        if adjacency == "add_remove_one":
+            yield Variant("a last bit decides a residual", *one_round())
     # Rows are read alike by each fit: one of both serves each relation.
     if (fit, adjacency) in ((adassp, "replace_one"), (noisy_statistics, "add_remove_one")):
         yield Variant("two blocks", make(), _last(adjacency))

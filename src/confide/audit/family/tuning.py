@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from confide.audit.family.pipeline import Witness, witnessed
+from confide.audit.family.places import scored
 from confide.audit.family.shared import of
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows
@@ -61,6 +62,14 @@ class Opinion(Witness):
     def predict(self, X: Any) -> Floats:
         """Return the opinion for each row."""
         return np.full(X.shape[0], self.opinion)
+
+
+class Line(Opinion):
+    """A public linear model: what a matrix product would round by the number of rows (`places`)."""
+
+    def predict(self, X: Any) -> Floats:
+        """Return its predictions."""
+        return scored()[0](X)
 
 
 class Vote(Opinion):
@@ -150,6 +159,8 @@ def _tunings() -> Iterator[Variant]:
     for label in (1.0, -1.0):
         told = _chosen(Opinion, _ADDED, cap=1.0)
         yield Variant(f"two opinions, {_ADDED}, {label:+g}", told, partial(_row_comes, label, _FEW), _ADDED)
+    lines = _chosen(Line, _ADDED, score="absolute", cap=1.0, held_out=0.999, expected_runs=1)
+    yield Variant("a last bit decides a gain", lines, scored()[1], _ADDED)
     yield Variant("rows keep their sides", witnessed(_ADDED, _fitted), _numbered, _ADDED)
     for n in (20, 21):  # the row that comes is fitted, or scores
         for engine, options in (("adassp", {}), ("dpsgd", {"steps": 2, "max_rows": 32})):
