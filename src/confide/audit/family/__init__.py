@@ -15,7 +15,9 @@ from confide.audit.registry import Claim
 from confide.privacy import Adjacency, exact
 
 #: Modules of this package that have `FAMILIES`.
-ROOMS = ("training", "selection", "prediction", "pipeline", "tuning", "resumed", "texts", "files", "labels")
+ROOMS = (
+    "training", "selection", "prediction", "pipeline", "tuning", "resumed", "texts", "files", "ids", "labels",
+)  # fmt: skip
 
 
 def variants(claim: Claim) -> Iterator[Claim]:
