@@ -19,7 +19,8 @@ removing a row moves S by at most B b, replacing one by ||u r|| + ||v s|| <= 2 B
 residual, within [-b, b], and its part of S are computed from that row and theta alone, bit for bit, whatever
 stands beside it (`confide.mechanisms.rowwise`: no matrix product, which would round a row by its place);
 each row's part is rounded to a public grid and added as integers. So of two tables that differ by a row all
-other terms are equal, and what is padded for is the grid of that one row.
+other terms are equal, and what is padded for is the grid of that one row. (theta follows from what was
+released by linear algebra of one shape, which is taken to give the same numbers for the same input.)
 
 Noise. Gaussians compose exactly: with mu the parameter of (epsilon, delta), the first release has mu^2
 times `share`, each of T rounds an equal part of the rest. The event is that sequence, which every
