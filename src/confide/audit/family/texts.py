@@ -1,9 +1,10 @@
 """Members whose secret cells are written as text, and whose number of rows is secret and grows.
 
 A cell of a private column may be text where a number is declared, or a category that nobody declared.
-Whatever reads it (a frame, a file, an array of objects) must say nothing of it, also where a table is longer
-than the few rows of other members. And where rows come and go, no message may follow their number: here it
-passes 1 / delta, and the first rows come.
+Whatever reads it (a frame, a file, a list, an array of objects) must say nothing of it, also where a table
+is longer than the few rows of other members. Labels of a list may be pairs, of which no reader may take the
+shape of all. And where rows come and go, no message may follow their number: here it passes 1 / delta, and
+the first rows come.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from confide.audit.registry import Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.pipeline import SparseClassifier, SparseRegressor, select_and_fit
 from confide.prediction import certify
-from confide.selection import SubsetSelector, select
+from confide.privacy import Adjacency
+from confide.selection import SubsetProblem, SubsetSelector, bounded, draw, select
 from confide.training import (
+    LinearProblem,
     PrivateClassifier,
     PrivateRegressor,
     adassp,
@@ -33,6 +36,7 @@ from confide.training import (
     noisy_statistics,
     train,
 )
+from confide.training.design import Source
 
 #: Rows of a table, beside the one that differs.
 _N = 24
@@ -165,13 +169,141 @@ def _objects(make: Callable[..., Any], relation: str, **options: Any) -> Variant
     """Return an estimator on an array of objects, some of them text."""
 
     def run(rows: Rows, stream: RandomStream) -> Floats:
-        cells = np.array([_written(column) for column in rows.X.T], dtype=object).T
         y = np.array(_level(rows.y) if "classes" in options else _written(rows.y), dtype=object)
         made = make(**options, adjacency=relation, random_state=random_state(stream))
-        model = made.fit(cells, y)
+        model = made.fit(_cells(rows), y)
         return np.array(getattr(model, "coef_", getattr(model, "support_", ())), dtype=np.float64).ravel()
 
     return _member(f"{make.__name__} of objects", relation, run)
+
+
+def _cells(rows: Rows) -> Any:
+    """Return an array of objects [n, 2], some of them text."""
+    return np.array([_written(column) for column in rows.X.T], dtype=object).T
+
+
+def _framed(rows: Rows) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(_cells(rows), columns=["a", "b"], dtype=object)
+
+
+#: Of functions on arrays: epsilon, delta, and what is public of the secret columns.
+_ASKED: Options = {"epsilon": 1, "delta": 0.001, "steps": 2}
+_BOUNDS: Options = {"target_bounds": (-1, 1), "private_bounds": [(-1, 1)] * 2}
+_PUBLIC = table(_N, 2, seed=2).X
+
+
+def _fit(relation: str, cast: Callable[[Rows], Any] | None, labels: Callable[[Floats], list[Any]],
+         **options: Any) -> Run:  # fmt: skip
+    """Return a run of `sgd.fit` on what `cast` makes of private columns (none: they are public) and `labels`.
+
+    Where the request has a cap, weights are a list of the same cells as the labels.
+    """
+
+    def run(rows: Rows, stream: RandomStream) -> Floats:
+        from confide.training.sgd import SGDRequest, fit
+
+        asked = SGDRequest(**_ASKED, **options, adjacency=relation, random_state=random_state(stream))
+        y = labels(rows.y)
+        weights = None if asked.weight_cap is None else y
+        public, private = (_PUBLIC, None) if cast is None else (None, cast(rows))
+        return fit(public, private, y, asked, sample_weight=weights).model.parameters
+
+    return run
+
+
+def _fit_hybrid(cast: Callable[[Rows], Any] | None, labels: Callable[[Floats], list[Any]]) -> Run:
+    """Return a run of `fit_hybrid` likewise, of whose columns two are public."""
+
+    def run(rows: Rows, stream: RandomStream) -> Floats:
+        from confide.training import fit_hybrid
+        from confide.training.sgd import SGDRequest
+
+        how: Options = {"target_bounds": (-1, 1)} if cast is None else _BOUNDS
+        relation = "replace_label" if cast is None else "replace_private_part"
+        asked = SGDRequest(**_ASKED, **how, adjacency=relation, random_state=random_state(stream))
+        return fit_hybrid(
+            _PUBLIC, None if cast is None else cast(rows), labels(rows.y), asked
+        ).model.parameters
+
+    return run
+
+
+def _paired(values: Floats) -> list[Any]:
+    """Return labels of which far ones are pairs: who takes the shape of a list from its cells sees two."""
+    return [(1, 2) if abs(x) > _FAR else float(x) for x in values]
+
+
+def _tuples(name: str, run: Run) -> Variant:
+    """Return a member whose labels are all pairs, or all but one."""
+
+    def pairs() -> list[Pair]:
+        base = table(_N, 2, seed=4)
+        far = Rows(base.X, np.full(_N, 1e6))
+        return [Pair("pairs, or a number", far, far.replaced(base.X[0], 1.0))]
+
+    return Variant(f"text, {name} of pairs, replace_label", run, pairs, "replace_label")
+
+
+def _arrays() -> Iterator[Variant]:
+    """Yield members of `sgd.fit` whose rows are secret, with weights."""
+    for name, cast, relation in (("objects", _cells, "replace_one"), ("a frame", _framed, "add_remove_one")):
+        how: Options = {
+            **_BOUNDS,
+            "weight_cap": 2.0,
+            **({"rows": _N} if relation == "add_remove_one" else {}),
+        }
+        yield _member(f"sgd.fit of {name}, weights", relation, _fit(relation, cast, _written, **how))
+
+
+def _hybrids() -> Iterator[Variant]:
+    relation = "replace_private_part"
+    yield _member("frame", relation, _door(train, relation, delta=0.001, engine="dpsgd", steps=2))
+    for name, cast in (("objects", _cells), ("a frame", _framed)):
+        yield _member(f"fit_hybrid of {name}", relation, _fit_hybrid(cast, _written))
+    yield _tuples("fit_hybrid", _fit_hybrid(None, _paired))
+
+
+def _spectral() -> Iterator[Variant]:
+    yield from _labels("closed_form")
+
+    def run(rows: Rows, stream: RandomStream) -> Floats:
+        from confide.training.linear import fit
+        from confide.training.request import make_request
+
+        problem = LinearProblem(
+            Source(lambda: iter([_PUBLIC]), ("a", "b")), lambda: iter([_written(rows.y)]), -1, 1
+        )
+        seed = random_state(stream)
+        asked = make_request(epsilon=1, delta=0.001, adjacency=Adjacency.REPLACE_LABEL, random_state=seed)
+        return np.ravel(fit(problem, asked).model.coefficients)
+
+    yield _member("LinearProblem of a list", "replace_label", run)
+
+
+def _drawn() -> Iterator[Variant]:
+    """Yield members of a draw from a problem of lists, and of a source in bounds that are not symmetric."""
+
+    def listed(rows: Rows) -> tuple[Any, float]:
+        return _cells(rows).tolist(), 1.0
+
+    def source(rows: Rows) -> tuple[Any, float]:
+        return bounded(_cells(rows), (-1, 1.5))
+
+    def run(made: Callable[[Rows], tuple[Any, float]], rows: Rows, stream: RandomStream) -> Floats:
+        X, bound = made(rows)
+        problem = SubsetProblem(X, _written(rows.y), 1, feature_bound=bound, target_bound=1.0)
+        (support,) = draw(problem, "exponential", 1, "replace_one", random_state=stream)
+        return np.array(support, dtype=np.float64)
+
+    for name, made in (("lists", listed), ("a source", source)):
+        yield _member(f"SubsetProblem of {name}", "replace_one", partial(run, made))
+
+
+def _classes() -> Iterator[Variant]:
+    yield from _labels("dpsgd", steps=2, classes=True)
+    yield _tuples("sgd.fit", _fit("replace_label", None, _paired, classes=(0, 1)))
 
 
 _ROWS = ("replace_one", "add_remove_one")
@@ -308,21 +440,18 @@ FAMILIES: Families = {
     "training.adassp.add_remove_one": tuple(_least_squares(adassp)),
     "training.boosted_adassp.add_remove_one": tuple(_least_squares(boosted_adassp)),
     "training.noisy_statistics.add_remove_one": (_grown("function", _function(noisy_statistics), None),),
-    "training.dpsgd.secret": tuple(_steps()),
+    "training.dpsgd.secret": (*_steps(), *_arrays()),
     "training.objective.gaussian": tuple(_objective()),
-    "training.closed_form.spectral": tuple(_labels("closed_form")),
+    "training.closed_form.spectral": tuple(_spectral()),
     "training.rounds": tuple(_labels("rounds")),
     "training.dpsgd.linear": tuple(_labels("dpsgd", steps=2)),
-    "training.dpsgd.classes": tuple(_labels("dpsgd", steps=2, classes=True)),
+    "training.dpsgd.classes": tuple(_classes()),
     "training.closed_form.classes": tuple(_labels("closed_form", classes=True)),
     "training.semi_sensitive": (
         _member("frame", "replace_private_part",
                 _door(train, "replace_private_part", delta=0.001, engine="semi_sensitive")),
     ),
-    "training.hybrid": (
-        _member("frame", "replace_private_part",
-                _door(train, "replace_private_part", delta=0.001, engine="dpsgd", steps=2)),
-    ),
+    "training.hybrid": tuple(_hybrids()),
     "prediction.erm": (_member("certify", "replace_one", _certified("replace_one")),),
     "prediction.erm.add_remove_one": (
         _member("certify", "add_remove_one", _certified("add_remove_one", ridge=1.0)),
@@ -331,6 +460,7 @@ FAMILIES: Families = {
     "prediction.votes": (
         _member("certify", "replace_one", _certified("replace_one", certificate="votes", neighbours=3)),
     ),
+    "selection.exponential.replace_one": tuple(_drawn()),
     "selection.SubsetSelector": tuple(_selected()),
     "pipeline.SparseRegressor.pure": tuple(_fitted()),
     "pipeline.SparseClassifier": tuple(_sparse_classes()),
