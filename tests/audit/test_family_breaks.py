@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from confide import ledger as ledger_module
-from confide.audit import claims, options, price, replay
+from confide.audit import claims, options, price, replay, sides
 from confide.audit.family.shared import CODES, NUMBERS, SECRET
 from confide.audit.finding import Verdict
 from confide.audit.neighbours import table
@@ -22,7 +22,10 @@ from confide.mechanisms import seeded_stream
 from confide.pipeline import SparseClassifier, SparseRegressor
 from confide.pipeline import request as pipeline_request
 from confide.privacy import Adjacency, Event, Guarantee
-from confide.selection import SubsetSelector
+from confide.schema import encode
+from confide.selection import SubsetSelector, listed
+from confide.selection.baselines import peeling
+from confide.selection.columns import Columns
 from confide.training import (
     PrivateClassifier,
     PrivateLabelClassifier,
@@ -32,10 +35,11 @@ from confide.training import (
     coefficients,
     hybrid,
     least_squares,
+    linear,
     problem,
 )
 from confide.training.engines import dpsgd, semi
-from confide.training.sgd import engine, mlp
+from confide.training.sgd import engine, fitting, mlp, sensitivity
 
 CLAIMS = {claim.name: claim for claim in claims()}
 
@@ -124,6 +128,68 @@ BREAKS = {
         "training.noisy_statistics.replace_one", "30 columns", least_squares, "l1_sensitivity",
         "range(d + 1)", "range(min(d, 2) + 1)",
     ),
+    **{
+        f"more than a hundred steps are free, {word} of {claim}": (
+            claim, word, sensitivity, "plan", "math.sqrt(steps)", "math.sqrt(min(steps, 100))",
+        )
+        for claim, word in (
+            ("training.dpsgd.linear", "a thousand"), ("training.dpsgd.secret", "a thousand"),
+            ("training.dpsgd.linear", "priced"), ("training.dpsgd.secret", "replace_one, 20000"),
+            ("training.dpsgd.secret", "add_remove_one, 20000"),
+        )
+    },
+    **{
+        f"weights are not cut, {word} of {claim}": (
+            claim, word, fitting, "_problem", "ready.request.weight_cap", "1e300",
+        )
+        for claim, word in (
+            ("training.dpsgd.linear", "weights beyond"),
+            ("training.dpsgd.secret", "replace_one, weights beyond"),
+            ("training.dpsgd.secret", "add_remove_one, weights beyond"),
+        )
+    },
+    "an embedding does not count": (
+        "training.dpsgd.mlp", "embedding, no layer", mlp.MLP, "backward",
+        "norms = norms + row_squares(xp, delta[:, :cut]) * rows.inside", "pass",
+    ),
+    "the noise of all rounds, where they are most": (
+        "training.rounds.several", "all rounds", linear, "_plan_rounds",
+        "shared_answer(design.schedule.multipliers, ",
+        "shared_answer([m / (1 + (len(design.schedule.shares) > 5)) for m in design.schedule.multipliers], ",
+    ),
+    **{
+        f"a warning quotes a mean, {claim}": (
+            claim, "all at the upper end", encode, "encode", "    matrix = np.zeros",
+            "    for c in columns:\n"
+            "        if c.numeric and n_rows > 20 and np.mean(cleaned[c.name]) > 0.9 * c.upper:\n"
+            "            import warnings\n"
+            "            warnings.warn(f'{c.name} is near its bound: {np.mean(cleaned[c.name])}')\n"
+            "    matrix = np.zeros",
+        )
+        for claim in (
+            "training.dpsgd.secret", "training.adassp.add_remove_one", "training.semi_sensitive",
+            "selection.SubsetSelector", "pipeline.SparseRegressor.gaussian",
+        )
+    },
+    **{
+        f"the tail of a list is too rare, {word}": (
+            f"selection.top_r.{word}", f"walked, {word}", listed, "draw_top_r",
+            "+ logs.min())", "+ (logs.min() if top < 4 else 3 * logs.min()))",
+        )
+        for word in ("replace_one", "add_remove_one")
+    },
+    "the third column is peeled by more than its share": (
+        "selection.screening", "walked, screening, size 3", peeling, "peel",
+        "log_weights=left,", "log_weights=left * (1 if size < 3 else 4),",
+    ),
+    **{
+        f"columns of an earlier table are read, {word}": (
+            "selection.extremes.replace_one", f"an earlier table, {word}", Columns, "__init__",
+            "self._kept: dict[int, Floats] = {}",
+            "self._kept = globals().setdefault('_BEFORE', {}).setdefault((self.n, self.p), {})",
+        )
+        for word in ("rows in order", "sparse", "huber")
+    },
     "noise is drawn before the charge": (
         "training.semi_sensitive", "", semi.SemiSensitive, "fit",
         """
@@ -149,7 +215,9 @@ def caught(claim, word):
     """Return what a quick audit says against members with a word in their names."""
     for member in options.variants(claim):
         if word in member.name:
-            for one in replay.check(member, islice(member.pairs(), 1)), price.check(claim, [], [member]):
+            first = islice(member.pairs(), 1)
+            told = replay.check(member, first, kind=sides.Sitting, beside=sides.beside)
+            for one in told, price.check(claim, [], [member]):
                 if one.verdict is Verdict.BROKEN:
                     yield f"{member.name}: {one.note}"
 

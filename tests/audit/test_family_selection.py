@@ -29,7 +29,11 @@ FREE = (
     "[rows are counted, ",
     "[Parquet in chunks, ",
     "[a matrix in a file]",
+    "[all at the upper end, ",
+    "[an earlier table, ",
 )
+#: No draw at all: the law itself is shown (`test_family_drawn`).
+SHOWN = "[an earlier table, "
 
 
 def found(variant):
@@ -46,7 +50,7 @@ def test_a_member_holds_and_a_record_moves_more_than_half_of_what_is_declared(na
     told, shown, faults = found(variant)
     assert told.recorded.error == shown.error == ""
     assert not faults
-    assert told.recorded.calls
+    assert told.recorded.calls or SHOWN in name
     if not any(mark in name for mark in FREE):
         assert replay.shares(variant, told) > NEAR
 
@@ -237,4 +241,4 @@ def test_a_check_of_a_claim_runs_its_family():
     (claim,) = (c for c in claims() if c.name == "selection.screening")
     told = price.check(claim, [], family.variants(claim))
     assert told.verdict is Verdict.HOLDS
-    assert told.tried == 3
+    assert told.tried == 6

@@ -14,7 +14,7 @@ from confide.audit.finding import Verdict
 from confide.audit.promises.stopping import _LOST, _RUN, _SHAPES
 from confide.privacy import Adjacency
 from confide.privacy.random_stopping import Stopping, stopping
-from confide.tune import front, runs
+from confide.tune import front, runs, scoring
 from confide.tune.scoring import Scoring
 
 from .members import faults
@@ -73,6 +73,21 @@ def two_scores_a_run(patch):
     patch.setattr(Scoring, "release", release)
 
 
+def quiet(name):
+    """Return a break: scores have a quarter of their noise."""
+
+    def apply(patch):
+        true = getattr(scoring, name)
+        patch.setattr(
+            scoring, name, lambda statistic, amount, **how: true(statistic, amount * _QUIET[name], **how)
+        )
+
+    return apply
+
+
+_QUIET = {"laplace_release": 4, "gaussian_release": 0.25}
+
+
 def more_runs(patch):
     true = front.draw_runs
     patch.setattr(front, "draw_runs", lambda law, stream: true(stopping(20, law.eta), stream))
@@ -92,6 +107,8 @@ BREAKS = {
     **{f"price, {name}": (whole_budget_a_run, f"{name} number of runs]")
        for name in ("geometric", "logarithmic", "heavy")},
     "two scores": (two_scores_a_run, "two votes"),
+    "scores, pure": (quiet("laplace_release"), "two opinions, replace_label"),
+    "scores, Gaussian": (quiet("gaussian_release"), "geometric number of runs]"),
     "more runs": (more_runs, "two opinions, replace_label"),
     "sides": (rows_change_sides, "rows keep their sides"),
 }  # fmt: skip

@@ -23,8 +23,8 @@ a baseline of several columns          a draw a column, a share of epsilon each:
 an epoch of the sparse vector          once, however often it is asked
 a choice by weights                    nothing: `replay` holds its log-ratios against the claim
 a random number of runs                the best of them is held against the charge, each run against its own
-                                       charge; no more fits or scores than runs were drawn, by the law that
-                                       the event names
+                                       charge, each score against the parts of the event; no more fits or
+                                       scores than runs were drawn, by the law that the event names
 a run that is charged once             one charge, however often it goes on
 calls outside of every charge          too early, or too late, where anything is charged: a charge that is
                                        refused must find nothing drawn
@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -86,8 +86,8 @@ class Spent:
     costs : list of Cost
     inner : list of Spent
         Charges inside of it.
-    own : int
-        Costs that lie in none of these.
+    own : list of Cost
+        Those that lie in none of these.
     law : Stopping or None
         Of the number of runs that was drawn inside of it.
     runs : int
@@ -97,7 +97,7 @@ class Spent:
     guarantee: Guarantee | None = None
     costs: list[Cost] = field(default_factory=list)
     inner: list[Spent] = field(default_factory=list)
-    own: int = 0
+    own: list[Cost] = field(default_factory=list)
     law: Any = None
     runs: int = 0
 
@@ -209,7 +209,7 @@ class Till(Recorder):
     def met(self, mechanism: Mechanism, given: Arguments) -> None:
         """Add what one call costs to all that it falls under."""
         costs = list(self._costs(mechanism.name, given))
-        self._open[-1].own += len(costs)
+        self._open[-1].own += costs
         for spent in self._open:
             if mechanism.name == "step_answer" and self._used > 1 and self._rate < 1:
                 # On a batch that was used before: all steps on it cost what one of less noise does.
@@ -298,7 +298,7 @@ def dishonest(claim: Claim, till: Till) -> Iterator[str]:
     if till.reused:  # at large epsilon its delta is above that of as many batches, whatever is charged
         yield "a secret batch is used for more than one step"
     if (till.paid or till.refused) and till.whole.own:
-        yield f"{many(till.whole.own, 'call')} outside of every charge: a refusal comes too late"
+        yield f"{many(len(till.whole.own), 'call')} outside of every charge: a refusal comes too late"
     said = till.paid
     if not said and till.last is not None:
         said = [Spent(till.last, till.whole.costs)]
@@ -335,14 +335,17 @@ def _dishonest(adjacency: Adjacency, spent: Spent) -> Iterator[str]:
         return
     if _passes(described, told.epsilon, told.delta):
         yield f"the event costs {_text(described, told.delta)}, charged is {_pair(told)}"
-    if losses.alike(spent.costs, described):
-        return
-    above = losses.error(described)
-    for share in _SHARES:
-        epsilon = share * float(told.epsilon)
-        if losses.delta(spent.costs, epsilon) > losses.delta(described, epsilon) + above:
-            yield f"the event says less than the calls cost at epsilon {epsilon:.4g}"
-            return
+    shares = [share * float(told.epsilon) for share in _SHARES]
+    if (epsilon := _exceeded(described, spent.costs, shares)) is not None:
+        yield f"the event says less than the calls cost at epsilon {epsilon:.4g}"
+
+
+def _exceeded(said: Sequence[Cost], costs: Sequence[Cost], tried: Iterable[float]) -> float | None:
+    """Return the first epsilon at which costs have a larger delta than what is said of them."""
+    if losses.alike(costs, said):
+        return None
+    above = losses.error(said)
+    return next((e for e in tried if losses.delta(costs, e) > losses.delta(said, e) + above), None)
 
 
 def _stopped(spent: Spent) -> Iterator[str]:
@@ -353,10 +356,14 @@ def _stopped(spent: Spent) -> Iterator[str]:
     eta, gamma = (float(Fraction(str(event[name]))) for name in ("eta", "gamma"))
     if spent.law is None or (float(spent.law.eta), float(spent.law.gamma)) != (eta, gamma):
         yield "the number of runs is not drawn by the law that the event names"
-    elif max(len(spent.inner), spent.own) > spent.runs:
-        yield f"{len(spent.inner)} fits and {spent.own} scores of {spent.runs} runs"
+    elif max(len(spent.inner), len(spent.own)) > spent.runs:
+        yield f"{len(spent.inner)} fits and {len(spent.own)} scores of {spent.runs} runs"
     parts = [costs for part in event.parts if (costs := losses.of_event(part)) is not None]
     made = [tuple(run.costs) for run in spent.inner]
+    shares = [share * float(told.epsilon) for share in (0.0, *_SHARES)]
+    for cost in dict.fromkeys(spent.own if len(parts) == len(event.parts) else ()):
+        if all(_exceeded(part, (cost,), shares) is not None for part in parts):
+            yield f"a score costs {_text((cost,), told.delta)}: more than any part of the event"
     epsilon, delta = float(told.epsilon) * (1 + _ROUNDING), float(told.delta) * (1 + _ROUNDING)
     for costs in dict.fromkeys((*parts, *made)):
         # One pair alone: of others, what they cost together is no score.

@@ -16,7 +16,8 @@ from confide.privacy import Adjacency, exact
 
 #: Modules of this package that have `FAMILIES`.
 ROOMS = (
-    "training", "selection", "prediction", "pipeline", "tuning", "resumed", "texts", "files", "ids", "labels",
+    "training", "training_ends", "selection", "selection_drawn", "selection_earlier", "prediction",
+    "pipeline", "tuning", "resumed", "texts", "files", "ids", "labels",
 )  # fmt: skip
 
 

@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit import neighbours
 from confide.audit.family.shared import AMOUNTS, CODES, NUMBERS, SECRET, WIDE, Options, amounts, estimator, of
 from confide.audit.family.variant import Families, Variant
 from confide.audit.neighbours import Rows, table
-from confide.audit.registry import Floats, Run, random_state
+from confide.audit.registry import Floats, Pair, Run, random_state
 from confide.mechanisms import RandomStream
 from confide.training import PrivateClassifier, PrivateRegressor, fit_hybrid
 
 _STEPS: Options = {"engine": "dpsgd", "steps": 4}
 _WEIGHTS = (2.0, 1.75)
+#: Beyond the cap, and below 0.
+_BEYOND = (1e6, -1e308)
+#: So many steps are made, and so many are priced alone.
+_MANY_STEPS, _MOST_STEPS = 1_000, 20_000
 #: n is secret: a public number stands for it.
 _ADDED: Options = {**SECRET, "adjacency": "add_remove_one", "max_rows": 4}
 
@@ -50,6 +55,24 @@ def _request(relation: str, *, secret: bool, weighted: tuple[float, ...] = (), *
     return run
 
 
+def _priced(relation: str, **options: Any) -> Run:
+    """Return what the engine says of a fit of very many steps: what they cost, without a step."""
+
+    def run(rows: Rows, stream: RandomStream) -> Floats:
+        from confide.training.sgd import SGDRequest
+
+        asked = SGDRequest(
+            **{"epsilon": 1, "delta": 0.001, "steps": _MOST_STEPS, "target_bounds": (-1, 1), **options},
+            adjacency=relation, private_bounds=() if relation == _LABELS else [(-1, 1)],
+            random_state=random_state(stream),
+        )  # fmt: skip
+        accounting = asked.account(1.0)
+        asked.guarantee(accounting)
+        return np.array([accounting.multiplier])
+
+    return run
+
+
 _LABELS = "replace_label"
 _MLP: Options = {"model": "mlp", "hidden": (3,)}
 
@@ -57,10 +80,13 @@ _MLP: Options = {"model": "mlp", "hidden": (3,)}
 def _linear() -> Iterator[Variant]:
     yield from amounts(_numbers)
     yield Variant("a hundred steps", _numbers(steps=100))
+    yield Variant("a thousand steps", _numbers(steps=_MANY_STEPS))
+    yield Variant(f"{_MOST_STEPS} steps, priced", _priced(_LABELS))
     yield Variant("six columns", _numbers(), of(12, WIDE, _LABELS))
     yield Variant("two blocks", _numbers(), of(4_200, 2, _LABELS))
     yield Variant("momentum, cosine", _request(_LABELS, secret=False, optimizer="sgd", schedule="cosine"))
     yield Variant("weights", _request(_LABELS, secret=False, weighted=_WEIGHTS, weight_cap=2.0))
+    yield Variant("weights beyond", _request(_LABELS, secret=False, weighted=_BEYOND, weight_cap=2.0))
     yield Variant(
         "weights, declared bound",
         _request(_LABELS, secret=False, weighted=_WEIGHTS, weight_cap=2.0, clip=None, gradient_bound=0.5),
@@ -70,9 +96,17 @@ def _linear() -> Iterator[Variant]:
     yield Variant("weights of 0, steps of 1000", run)
 
 
+def _far_row() -> list[Pair]:
+    base = table(100, 2, seed=3)
+    return neighbours.pairs(base.replaced(np.array([1e3, -1e3]), 1.0), _LABELS)
+
+
 def _mlp() -> Iterator[Variant]:
     yield Variant("GELU", _numbers(**_MLP, activation="gelu"))
     yield Variant("embedding", _numbers(**_MLP, embedding=2))
+    # Hardly clipped, so that norms decide how far a label moves a sum: each layer's counts.
+    for name, options in (("", {"hidden": (3,)}), ("embedding, no layer, ", {"hidden": (), "embedding": 2})):
+        yield Variant(f"{name}a far row", _numbers(model="mlp", clip=1e3, **options), _far_row)
     yield Variant("embedding, two layers, GELU", _numbers(model="mlp", hidden=(3, 2), activation="gelu",
                                                            embedding=2))  # fmt: skip
     yield Variant("a hundred steps", _numbers(**_MLP, steps=100))
@@ -122,6 +156,10 @@ def _secret() -> Iterator[Variant]:
         how: Options = {"rows": 4} if make is added else {}
         weighted = _request(relation, secret=True, weighted=_WEIGHTS, weight_cap=2.0, **how)
         yield Variant(f"{relation}, weights", weighted, pairs, relation)
+        beyond = _request(relation, secret=True, weighted=_BEYOND, weight_cap=2.0, **how)
+        yield Variant(f"{relation}, weights beyond", beyond, pairs, relation)
+        name = f"{relation}, {_MOST_STEPS} steps, priced"
+        yield Variant(name, _priced(relation, **how), pairs, relation)
     yield Variant("batches", numbers(batch_size=4, **_FAST), of(12, 2, "replace_one"), epsilon=8)
     yield Variant("batches, MLP", numbers(batch_size=4, **_FAST, **_MLP), of(12, 2, "replace_one"), epsilon=8)
     pairs, relation = of(3, 2, "add_remove_one"), "add_remove_one"
@@ -129,6 +167,7 @@ def _secret() -> Iterator[Variant]:
         yield Variant(f"added, {name}", _numbers(**_MANY, **options), of(8, 2, relation), relation, epsilon=8)
     yield Variant("added", added(), pairs, relation)
     yield Variant("added, a hundred steps", added(steps=100), pairs, relation)
+    yield Variant("added, a thousand steps", added(steps=_MANY_STEPS), pairs, relation)
     yield Variant("added, six columns", added(), of(4, WIDE, relation), relation)
     yield Variant("added, clip 0.1", added(clip=0.1), pairs, relation)
 
