@@ -21,6 +21,7 @@ labels outside the bounds          the nearer bound, in both phases
 constant, collinear, zero columns  a ridge start; directions that the conditioning drops start at 0
 more columns than rows             the same
 private cells of 1e308, NaN        clipped, the middle; the first phase reads none
+text, lists, 10**400 in a cell     the middle; beyond every bound (`confide.training.sgd.cells`)
 no public columns                  refused: there would be nothing to warm
 several rows a unit                refused: each of them meets the channel
 epsilon = inf, ``nonprivate``      true labels, no noise, so marked
@@ -109,9 +110,10 @@ def fit_hybrid(
     ----------
     X_public : array of shape (n, p)
         p >= 1.
-    X_private : array of shape (n, q) or None
-    y : array of shape (n,) or (n, 1)
-        Numbers; read after the charge.
+    X_private : array or frame of shape (n, q), or None
+        Read after the charge, as in `confide.training.sgd.fit`: no cell decides an exception.
+    y : array or list of shape (n,) or (n, 1)
+        Numbers; read likewise.
     request : SGDRequest
         Of both phases together: epsilon and delta are the total. ``replace_label`` or
         ``replace_private_part``, with target_bounds.
@@ -128,8 +130,8 @@ def fit_hybrid(
     ------
     ParameterError, UnsupportedError
         Before any data is read.
-    DataError
-        Before the charge, from public columns and shapes.
+    ValueError, DataError
+        Before the charge, from public columns, shapes and declared types.
     """
     if request.recorded != (ledger is not None):
         found = "without a ledger" if ledger is None else "with a ledger"

@@ -212,8 +212,10 @@ def fit(
     X_public : array of shape (n, p) or None
         Public columns; any array-API array, whose device the steps then run on.
     X_private : array of shape (n, q) or None
-        Private columns, of the same kind of array.
-    y : array of shape (n,) or (n, 1)
+        Private columns, of the same kind of array, or a frame. Cells of frames and of arrays of objects decide
+        nothing but themselves: one that is no number is missing (`confide.training.sgd.cells`).
+    y : array or list of shape (n,) or (n, 1)
+        Read likewise.
     request : SGDRequest
     sample_weight : array of shape (n,), optional
         Secret as labels are: read after the charge, and part of what a unit may change. Needs
@@ -237,6 +239,11 @@ def fit(
     Returns
     -------
     SGDResult
+
+    Raises
+    ------
+    ParameterError, UnsupportedError, ValueError, DataError
+        Before the charge, from the request, public cells, shapes and declared types; never for a private cell.
     """
     if request.recorded != (ledger is not None):
         raise ParameterError(
