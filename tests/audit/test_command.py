@@ -17,16 +17,25 @@ from confide.errors import ParameterError
 COMMAND = CliRunner()
 
 
+@pytest.fixture(autouse=True)
+def _unedited(monkeypatch):
+    """Let nobody edit the sources while a test runs."""
+    monkeypatch.setattr("confide.audit.state.sources", lambda: "ab" * 32)
+
+
 def test_a_finished_state_is_told(tmp_path):
     state = tmp_path / "state.jsonl"
     asked = ["audit", "-m", "labels.rounding", "--seed", "3", "--state", str(state)]
     first, again = COMMAND.invoke(app, asked), COMMAND.invoke(app, asked)
-    assert "results are from" not in first.stderr
+    assert "results" not in first.stderr
     rows = (json.loads(line) for line in state.read_text().splitlines()[1:])
     count = sum(row["finding"] is not None for row in rows)
     assert count < len(running.LAYERS), "findings alone are counted"
     assert f"All {count} results are from {state}; remove it to attack anew." in again.stderr
     assert f"{count - 1} attacks, 1 run time" in again.stdout
+    nothing = len(running.LAYERS) - count
+    told = f"Of {len(running.LAYERS)} cells, a claim by a layer, {nothing} cells have nothing to try."
+    assert told in again.stdout, "all that the bar counted"
     other = COMMAND.invoke(app, [*asked, "--seed", "4"])
     assert other.exit_code == 2
     assert "seed" in other.stderr
@@ -80,6 +89,9 @@ def test_an_earlier_report_is_not_written_over(tmp_path, monkeypatch):
         ("methd:laplace", "smooth_laplace"),
         ("selection.exponentail", "selection.exponential"),
         ("adasp", "adassp"),
+        ("confide.trian", "confide.train"),
+        ("Confide.PrivateRegresor", "confide.PrivateRegressor"),
+        ("confide.selection.exponentail", "confide.selection.exponential"),
     ],
 )
 def test_an_unknown_name_is_told_its_neighbours(name, near):
@@ -216,13 +228,15 @@ def test_the_command_lists_claims(monkeypatch):
     assert done.exit_code == 0
     lines = done.output.splitlines()
     assert lines[0].split() == ["claim", "room", "kind", "epsilon", "delta", "neighbours"]
-    assert [line.split()[0] for line in lines[1:-1]] == [claim.name for claim in claims()]
+    assert [line.split()[0] for line in lines[1:-2]] == [claim.name for claim in claims()]
+    assert lines[-1] == f"SHA-256 of the sources: {'ab' * 32}"
     assert "labels.gaussian labels mechanism 1 0.001 replace_label" in " ".join(done.output.split())
     body = json.loads(COMMAND.invoke(app, ["audit", "--list", "-m", "labels.gaussian", "--json"]).output)
     assert body["claims"] == [
         {"claim": "labels.gaussian", "room": "labels", "kind": "mechanism", "epsilon": 1.0, "delta": 0.001,
          "adjacency": "replace_label"}
     ]  # fmt: skip
+    assert body["sources"] == "ab" * 32
     assert COMMAND.invoke(app, ["audit", "--list", "--full"]).exit_code == 2
     assert COMMAND.invoke(app, ["audit", "--museum", "--list"]).exit_code == 2
 
@@ -239,7 +253,7 @@ def test_the_bar_shows_no_unknown_number(monkeypatch):
             bars.append(self)
 
     monkeypatch.setattr(progress, "Progress", Kept)
-    with _bar() as told:
+    with _bar("cells") as told:
         (task,) = bars[0].tasks
         assert not task.visible
         told(5, 9, "where it stopped")
@@ -258,7 +272,9 @@ def test_progress_off_a_terminal_is_lines(monkeypatch, capsys):
         told(101, 1000, "soon after")
         told(102, 1000, "after a minute")
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["0 of 1,000: a cell", "100 of 1,000: a tenth", "102 of 1,000: after a minute"]
+    assert lines == [
+        "0 of 1,000 cells: a cell", "100 of 1,000 cells: a tenth", "102 of 1,000 cells: after a minute",
+    ]  # fmt: skip
 
 
 def test_an_interrupted_audit_goes_on(tmp_path, monkeypatch):
@@ -276,11 +292,62 @@ def test_an_interrupted_audit_goes_on(tmp_path, monkeypatch):
         without = COMMAND.invoke(app, asked)
     assert first.exit_code == without.exit_code == 130
     assert f"what ended is in {state}: run again to go on." in first.stderr
-    assert "nothing was kept" in without.stderr
+    assert without.stderr.splitlines()[-1] == "Stopped; nothing was kept."
     assert len(state.read_text().splitlines()) == 2
     again = COMMAND.invoke(app, [*asked, "--state", str(state)])
     assert again.exit_code == 0
-    assert "results are from" not in again.stderr
+    whole = COMMAND.invoke(app, [*asked, "--state", str(state), "--json"])
+    count = len(json.loads(whole.stdout)["findings"])
+    assert f"1 of {count} results came from {state}: an earlier run of the same code." in again.stderr
+
+
+def test_an_audit_that_stops_before_it_begins_says_so(tmp_path, monkeypatch):
+    """While its code is still imported, too: that is most of the first seconds."""
+    import builtins
+
+    plain = builtins.__import__
+
+    def stops(name, *more):
+        if name == "confide.audit.run":
+            raise KeyboardInterrupt
+        return plain(name, *more)
+
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--full"], ["--museum"]):
+        with monkeypatch.context() as patch:
+            patch.setattr(builtins, "__import__", stops)
+            done = COMMAND.invoke(app, ["audit", *more])
+        assert done.exit_code == 130
+        assert done.stderr == "Stopped; nothing was kept.\n"
+
+
+def test_json_tells_which_results_are_of_an_earlier_run(tmp_path):
+    state = tmp_path / "state.jsonl"
+    asked = ["audit", "-m", "labels.rounding", "--seed", "3", "--state", str(state), "--json"]
+    whole = json.loads(COMMAND.invoke(app, asked).stdout)
+    assert whole["earlier"] == {"results": 0, "all": False, "findings": []}
+    assert whole["cells"] == len(whole["findings"]) + whole["nothing_to_try"] == len(running.LAYERS)
+    lines = state.read_text().splitlines(keepends=True)
+    old = [row for row in map(json.loads, lines[1:]) if row["cell"]["layer"] in ("black box", "replay")]
+    assert len(old) == 2
+    state.write_text(lines[0] + "".join(f"{json.dumps(row)}\n" for row in old))
+    part = json.loads(COMMAND.invoke(app, asked).stdout)
+    assert (part["earlier"]["results"], part["earlier"]["all"]) == (2, False)
+    assert [part["findings"][n]["layer"] for n in part["earlier"]["findings"]] == ["black box", "replay"]
+    again = json.loads(COMMAND.invoke(app, asked).stdout)
+    places = list(range(len(whole["findings"])))
+    assert again["earlier"] == {"results": len(places), "all": True, "findings": places}
+
+
+def test_the_help_tells_every_status_and_breaks_no_line():
+    from rich.text import Text
+
+    told = COMMAND.invoke(app, ["audit", "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    lines = [line.strip() for line in Text.from_ansi(told).plain.splitlines()]
+    start = lines.index("Leaves with a status:")
+    assert [line.partition(" ")[0] for line in lines[start + 1 : start + 5]] == ["0", "1", "2", "130"]
+    assert all(line.endswith((";", ".")) for line in lines[start + 1 : start + 6])
+    assert not lines[start + 6]
 
 
 def test_the_command_shows_the_museum(monkeypatch):
@@ -291,7 +358,9 @@ def test_the_command_shows_the_museum(monkeypatch):
     done = COMMAND.invoke(app, ["audit", "--museum", "--seed", "3"])
     assert done.exit_code == 0, done.output
     assert "2 pieces, 1 caught by two layers or more. All were caught" in done.output
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["0 of 2", "1 of 2", "2 of 2"]
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == [
+        f"{n} of 2 pieces" for n in range(3)
+    ]
     body = json.loads(COMMAND.invoke(app, ["audit", "--museum", "--seed", "3", "--json"]).output)
     assert body["wrong"] == []
     assert {row["piece"]: row["caught_by"] for row in body["pieces"]} == {
@@ -328,6 +397,7 @@ def test_a_claim_that_is_broken_below_its_bound_says_by_what(monkeypatch):
 def test_a_public_name_without_a_claim_leaves_with_status_1(tmp_path, monkeypatch):
     few = claims("labels.rounding")
     monkeypatch.setattr(running, "claims", lambda name=None: few)
+    monkeypatch.setattr(running.exempt, "missing", list)
     assert COMMAND.invoke(app, ["audit", "--seed", "3"]).exit_code == 0
     monkeypatch.setattr(running.exempt, "missing", lambda: ["confide.tune.novel"])
     out = tmp_path / "audit.html"

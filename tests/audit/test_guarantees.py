@@ -148,6 +148,35 @@ def test_without_an_audit_nothing_is_claimed_to_be_measured():
     assert page.count("| none yet | not attacked yet |") == len(claims())
 
 
+def test_claims_that_were_attacked_later_are_counted_once_and_apart():
+    """The first audit is told with its own claims, and the counts are of all, as they were attacked last."""
+    later = {
+        "claims": ["labels.gaussian"],
+        "why": "A fault of the audit was mended",
+        "origin": ORIGIN.to_dict(),
+    }
+    page = _flat(text({**measured(origin=ORIGIN), "later": later}))
+    head = page[page.index("Measured by") : page.index("Claims are rounded")]
+    assert head.startswith("Measured by a full audit of 2 claims, 2026-01-02 03:04 UTC, Confide 9.8 ")
+    told = f"(2026-01-02 03:04 UTC, sources `{'ab' * 32}`). A fault of the audit was mended."
+    assert (
+        f"Measured later, by an audit of it alone: `labels.gaussian` {told} Of all 3 claims, as attacked"
+        in head
+    )
+    assert "last: broken: 1; hold, a part of the claim measured: 1; hold, nothing measured: 1." in head
+    more = later | {"claims": ["labels.gaussian", "labels.laplace"]}
+    page = _flat(text({**measured(origin=ORIGIN), "later": more}))
+    assert "a full audit of 1 claim, " in page
+    assert "each by an audit of it alone: `labels.gaussian`, `labels.laplace` (" in page
+
+
+def test_results_are_of_the_sources_that_are_told():
+    told = "are of these sources and of no others; `confide audit --list` tells the hash of those that are installed."
+    assert told in _flat(text(measured(origin=ORIGIN)))
+    for without in ({}, measured(origin=None)):
+        assert "of no others" not in text(without)
+
+
 def test_layers_that_judge_are_attacks():
     (claim,) = claims("labels.laplace")
     assert layers(claim, [found.to_dict() for found in FINDINGS]) == ["black box", "replay"]

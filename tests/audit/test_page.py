@@ -14,6 +14,7 @@ from confide.audit.legend import LEGEND, TERMS, UNSEEN
 from confide.audit.origin import Origin
 from confide.audit.page import page
 from confide.audit.run import LAYERS, LEVEL, Audit
+from confide.audit.state import heading
 from confide.privacy import Adjacency
 
 HOLDS, BROKEN = Verdict.HOLDS, Verdict.BROKEN
@@ -136,7 +137,7 @@ def test_what_is_not_seen_and_where_it_comes_from():
         "2026-01-02 03:04 UTC", "9.8", "ab" * 32, None, "CPython 3.99", "7.6", "Odd cpu, 5 processors"
     )
     found = Finding("labels.rounding", "exact", HOLDS, 0.2, seconds=1234.4)
-    text = page(Audit((found,), True, 77.0, kept=12, origin=made))
+    text = page(Audit((found,), True, 77.0, kept=tuple(range(12)), origin=made, cells=5))
     for name in UNSEEN:
         assert f"<dt>{name}</dt>" in text
     for shown in (
@@ -148,6 +149,7 @@ def test_what_is_not_seen_and_where_it_comes_from():
     ):
         assert shown is None or str(shown) in text
     assert "12 results are from an earlier run" in text
+    assert "<dd>5 cells, a claim by a layer on a pair; in 4 nothing to try</dd>" in text
     assert f"<dt>attacked</dt><dd>{made.date}, on Odd cpu, 5 processors</dd>" in text
     seeded = page(Audit((found,), True, 77.0, origin=Origin(**vars(made) | {"seed": 5})))
     assert "seed 5" in seeded
@@ -156,7 +158,7 @@ def test_what_is_not_seen_and_where_it_comes_from():
 
 def test_an_origin_names_no_host(monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "zq-host")
-    header = running._header(claims("labels.rounding"), full=False, seed=4)
+    header = heading(claims("labels.rounding"), full=False, seed=4)
     made = Origin.here(header).to_dict()
     assert (made["seed"], made["sources"]) == (4, header["sources"])
     assert "zq-host" not in str(made)

@@ -64,6 +64,35 @@ def test_file_to_answers(run):
     assert run.ledger.show()["charges"][0]["label"] == "predict new.csv"
 
 
+@pytest.mark.parametrize(
+    ("adjacency", "ids", "counted"),
+    [
+        ("replace_one", None, "--adjacency replace_one"),
+        ("add_remove_one", None, "--adjacency add_remove_one"),
+        ("replace_label", None, "--adjacency replace_label"),
+        ("replace_one", 2, "--adjacency replace_one --unit person"),
+    ],
+)
+def test_the_ledger_that_is_hinted_at_takes_the_charge(run, monkeypatch, adjacency, ids, counted):
+    monkeypatch.setenv("CONFIDE_LEDGER_COUNTER", str(run.folder / "counter"))
+    cells = pd.DataFrame(frame(500))
+    public = {name: {**COLUMNS[name], "role": "public"} for name in ("age", "income")}
+    declared = schema(ids=ids, **(public if adjacency == "replace_label" else {}))
+    if ids is not None:
+        cells["who"] = np.arange(500) // 2
+    cells.to_csv(run.folder / "visits.csv", index=False)
+    (run.folder / "visits.toml").write_text(Schema.from_dict(declared).to_toml())
+    more = ("--max-rows", "600") if adjacency == "add_remove_one" else ()
+    made = run(*CERTIFY, "--adjacency", adjacency, "--certificate", "votes", "--neighbours", "5", *more)
+    assert made.exit_code == 0, made.output
+    *_, answers, ledger = made.output.splitlines()
+    assert ledger == f"Their ledger: confide ledger create --ledger URL --epsilon TOTAL {counted}"
+    given = {"URL": f"sqlite:///{run.folder}/o.db#visits", "TOTAL": "8", "ROWS": "@new.csv"}
+    for line in (ledger, answers):
+        done = run(*(given.get(word, word) for word in line.partition(": confide ")[2].split()))
+        assert done.exit_code == 0, done.output
+
+
 def test_answers_within_a_total(run):
     run(*CERTIFY)
     total = ("--total-epsilon", "2", "--total-delta", "1e-6")

@@ -250,6 +250,11 @@ def test_one_candidate_and_one_run_is_one_fit():
     assert result.facts["expected_runs"] == 1
 
 
+@pytest.mark.parametrize("asked", [5, 2.5, "3.3"])
+def test_facts_tell_the_runs_that_were_asked_for(asked):
+    assert fit([None], expected_runs=asked).facts["expected_runs"] == float(asked)
+
+
 def test_more_runs_find_the_better_candidate():
     X, y = data(4000)
     wins = []

@@ -54,6 +54,7 @@ A hundred claims with fewer than 10^4 such draws keep all false alarms of an aud
 edge case                           what happens
 ==================================  ==================================================================
 the first table ends in an error    the next one is taken; without any, nothing is said (None)
+no run reads a word                 nothing is said (None), but for a difference: no noise is drawn
 a draw whose law is a point         not judged: it needs no word
 a draw by no known sampler          its words are compared, not its answers
 a rehearsal (`tune`)                drawn from a seed on purpose, on public cells: left out
@@ -72,7 +73,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import import_module
 from types import BuiltinFunctionType
@@ -394,18 +395,28 @@ def _silent(claim: Claim, told: Unseeded, there: Any) -> Iterator[str]:
         yield "the run reads no random word, and answers otherwise on a neighbour"
 
 
-def faults(claim: Claim, most: int) -> tuple[list[str], int, str] | None:
-    """Return what a claim's runs show against it, how many there were, and of which pair; None without."""
+@dataclass(frozen=True)
+class Watched:
+    """What the runs of a claim show against it, how many there were, and whether any of them drew."""
+
+    found: list[str]
+    runs: int
+    drew: bool
+    pair: str = ""
+
+
+def faults(claim: Claim, most: int) -> Watched | None:
+    """Return what a claim's runs show against it; None where each ends in an error."""
     for pair in claim.pairs():
         for table, other in ((pair.here, pair.there), (pair.there, pair.here)):
             told = unseeded(claim, table, watch=nullcontext(set()))  # it imports what the others need
             if not told.outcome.error:
-                return *_on(claim, table, other, told, most), pair.name
+                return replace(_on(claim, table, other, told, most), pair=pair.name)
     return None
 
 
-def _on(claim: Claim, table: Any, other: Any, told: Unseeded, most: int) -> tuple[list[str], int]:
-    """Return what runs on one table show, and how many there were."""
+def _on(claim: Claim, table: Any, other: Any, told: Unseeded, most: int) -> Watched:
+    """Return what runs on one table show."""
     others = [unseeded(claim, table)]
     while len(others) < most and not all(_judged(told, others)):
         others.append(unseeded(claim, table))
@@ -414,7 +425,7 @@ def _on(claim: Claim, table: Any, other: Any, told: Unseeded, most: int) -> tupl
     found += of_others(told, others)
     found += _silent(claim, told, other)
     found += _outputs(claim, table)
-    return found, len(others) + 2
+    return Watched(found, len(others) + 2, any(one.tap.words or one.draws for one in (told, *others)))
 
 
 def _judged(told: Unseeded, others: list[Unseeded]) -> Iterator[bool]:
@@ -440,9 +451,9 @@ def check(claim: Claim, variants: Iterable[Claim] = (), *, most: int = 8) -> Fin
     Returns
     -------
     Finding or None
-        None where every run on the claim's own tables ends in an error: nothing is drawn for a release.
+        None where every run on the claim's own tables ends in an error, or none draws: there is no noise.
     """
-    begun, tried, broken = time.process_time(), 0, list[tuple[str, str]]()
+    begun, tried, drew, broken = time.process_time(), 0, False, list[tuple[str, str]]()
     ready()
     if not of_the_system():
         broken.append(("certified streams do not read the operating system's generator", ""))
@@ -450,10 +461,10 @@ def check(claim: Claim, variants: Iterable[Claim] = (), *, most: int = 8) -> Fin
         broken.append((_STRAY, ""))
     for one in (claim, *variants):
         if (told := faults(one, most)) is not None:
-            found, runs, pair = told
-            broken += [(f"{'' if one is claim else one.name + ': '}{what}", pair) for what in found]
-            tried += runs
-    if not tried:
+            whose = "" if one is claim else f"{one.name}: "
+            broken += [(f"{whose}{what}", told.pair) for what in told.found]
+            tried, drew = tried + told.runs, drew or told.drew
+    if not tried or not (drew or broken):
         return None
     note, pair = broken[0] if broken else (_NOTE, "")
     return Finding(

@@ -17,7 +17,7 @@ from typing import Any
 
 from confide.audit.finding import Finding
 from confide.audit.fuzz import fuzzed
-from confide.audit.legend import LEGEND, ROUNDED, judged, up
+from confide.audit.legend import LEGEND, ROUNDED, judged, many, up
 from confide.audit.registry import Claim, claims
 from confide.audit.run import LAYERS
 from confide.audit.standing import How, Standing, Tried, standings
@@ -36,6 +36,10 @@ _RESTS = (
     "counter-example and found none. In brackets is what share of the claim was measured, rounded down. "
     'Where no delta stands, it is 0. "+ fuzzed" means that a layer was also tried on random tables with '
     "extreme rows, other ones in each audit."
+)
+_SOURCES = (
+    "The results are of these sources and of no others; `confide audit --list` tells the hash of those that "
+    "are installed."
 )
 _LAYERS = """## What each layer tries
 
@@ -113,10 +117,10 @@ def _styled(names: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]])
 
 
 def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
-    """Return what was measured by whom, and the counts."""
+    """Return what was measured by whom, and the counts: of all claims, as each was attacked last."""
     made = measured.get("origin")  # audits of 0.1.0 told none
-    newer = measured.get("later", {}).get("claims", ())
-    by = f"a {measured['mode']} audit of {len(measured['claims']) - len(newer)} claims"
+    whole, newer = len(measured["claims"]), len(measured.get("later", {}).get("claims", ()))
+    by = f"a {measured['mode']} audit of {many(whole - newer, 'claim')}"
     where = ""
     if made is not None:
         drawn = "the operating system's randomness" if made["seed"] is None else f"seed {made['seed']}"
@@ -129,15 +133,17 @@ def _measured(measured: dict[str, Any], stood: list[Standing]) -> str:
         f"Broken: {counts[How.BROKEN]}; hold, a part of the claim measured: {counts[How.MEASURED]}; "
         f"hold, nothing measured: {counts[How.UNMEASURED]}."
     )
-    return _wrapped(f"Measured by {by}{where}. {told}{_later(measured)}")
+    if newer:
+        told = f"{_later(measured['later'])} Of all {many(whole, 'claim')}, as attacked last: {told.lower()}"
+    return _wrapped(f"Measured by {by}{where}. {told}{'' if made is None else f' {_SOURCES}'}")
 
 
-def _later(measured: dict[str, Any]) -> str:
-    """Say of claims that were attacked after the audit, each by a full audit alone, and why."""
-    if not (later := measured.get("later")):
-        return ""
-    names, made = ", ".join(later["claims"]), later["origin"]
-    return f" {later['why']}: {names} ({made['date']}, sources {made['sources']})."
+def _later(later: dict[str, Any]) -> str:
+    """Say of claims whose results are of later audits, each of that claim alone, which these are and why."""
+    names, made = later["claims"], later["origin"]
+    whose = "by an audit of it alone" if len(names) == 1 else "each by an audit of it alone"
+    named = ", ".join(f"`{name}`" for name in names)
+    return f"Measured later, {whose}: {named} ({made['date']}, sources `{made['sources']}`). {later['why']}."
 
 
 def _wrapped(paragraph: str) -> str:

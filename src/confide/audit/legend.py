@@ -148,11 +148,8 @@ TERMS: dict[str, str] = {
     "Holm": "The rule by which all p-values are decided together, so that many attacks raise no false alarm.",
     "Planted rows": "Rows that are put into a training or left out by the toss of a coin, to see whether "
     "its result tells which.",
-    "Names of neighbours": "Each says what differs. Ends: a value at one end of its bounds against the "
-    "other (middle: against the middle). Beyond the bounds: values far outside. Missing: no value. Sign "
-    "flip, zero row, duplicate, alternating signs, one column, missing cells: what the row that differs "
-    "looks like; its label is kept or differs too. Climbed: found by search. Fuzzed: random, with extreme "
-    "cells. Tie: scores that are equal.",
+    "Names of neighbours": 'Each says what differs between the two tables, and is made of parts: "sign flip, '
+    'label kept, query 2". They are listed below.',
 }
 
 _DIGITS = 4

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from confide.audit.finding import Finding, Verdict
 from confide.audit.legend import LEGEND, ROUNDED, TERMS, UNSEEN, WORDS, down, held, judged, many, up
+from confide.audit.names import glossary
 from confide.audit.registry import beside
 from confide.audit.run import LAYERS, LEVEL, REGISTRY, Audit
 from confide.audit.standing import How, Standing, Tried, counted
@@ -380,7 +381,8 @@ def _fold(summary: str, content: Safe) -> Safe:
 
 def _terms() -> Safe:
     more = join("How to read an audit, at length: ", code("docs/how-to/audit.md"), " of Confide.")
-    return _fold("Show what the words of this page mean", join(_plain(TERMS.items()), tag("p", more)))
+    names = join(tag("h3", "Names of neighbours"), _plain(glossary().items()))
+    return _fold("Show what the words of this page mean", join(_plain(TERMS.items()), names, tag("p", more)))
 
 
 def _unseen() -> Safe:
@@ -396,7 +398,13 @@ def _origin(audit: Audit) -> Safe:
         ("time", f"{audit.seconds:,.0f} s of this run; {spent:,.0f} s of CPU time in all attacks"),
     ]
     if audit.kept:
-        rows.append(("resumed", f"{audit.kept:,} results are from an earlier run of the same code"))
+        whose = many(len(audit.kept), "result is", "results are")
+        rows.append(("resumed", f"{whose} from an earlier run of the same code"))
+    if audit.cells:
+        told = (
+            f"{many(audit.cells, 'cell')}, a claim by a layer on a pair; in {audit.nothing:,} nothing to try"
+        )
+        rows.append(("planned", told))
     made = audit.origin
     if made is not None:
         rows = [

@@ -261,13 +261,23 @@ def beside(name: str) -> str:
 
 def _nearest(name: str) -> str:
     """Return the remedy for a name that nothing has: the nearest that something has, and the rooms."""
-    from difflib import get_close_matches
-
-    by_case = {each.lower(): each for each in reversed(_known())}
-    near = ", ".join(by_case[each] for each in get_close_matches(name.lower(), by_case))
+    near = ", ".join(_close(name))
     meant = _uncovered(name) or (f"Did you mean {near}? " if near else "")
     rooms = ", ".join(dict.fromkeys(each.partition(".")[0] for each in _CLAIMS))
     return f"{meant}Rooms are {rooms}; 'confide audit --list' shows every claim."
+
+
+def _close(name: str) -> list[str]:
+    """Return the known names that are nearest; of the package, where it was named: ``confide.train``."""
+    from difflib import get_close_matches
+
+    package, short = "confide.", name.lower()
+    if not short.startswith(package):
+        by_case = {each.lower(): each for each in reversed(_known())}
+        return [by_case[each] for each in get_close_matches(short, by_case)]
+    plain = [each.removeprefix(package) for each in reversed(_known())]
+    by_case = {each.lower(): f"{package}{each}" for each in plain}
+    return [by_case[each] for each in get_close_matches(short.removeprefix(package), by_case)]
 
 
 def _known() -> list[str]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import confide
 from confide.audit import (
     amounts,
     answers,
@@ -31,11 +27,12 @@ from confide.audit import (
 )
 from confide.audit.finding import Finding, Verdict, judge
 from confide.audit.fuzz import fuzzed
-from confide.audit.legend import many, passes
-from confide.audit.origin import Origin, Place, machine, now
+from confide.audit.legend import many
+from confide.audit.origin import Origin, machine, now
 from confide.audit.registry import Claim, Pair, claims
 from confide.audit.result import Audit
-from confide.audit.standing import LEVEL, left_out
+from confide.audit.standing import LEVEL, contradicts, left_out
+from confide.audit.state import Cell, heading, holding
 from confide.errors import ParameterError
 from confide.mechanisms import RandomStream, os_stream, seeded_stream
 
@@ -188,15 +185,6 @@ class UnfinishedError(RuntimeError):
     """An audit of which a result was lost: what was not tried is not shown to hold."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One claim under one layer, on one pair."""
-
-    claim: str
-    layer: str
-    pair: int = 0
-
-
 def plan(chosen: Sequence[Claim], *, full: bool) -> list[Cell]:
     """Return the cells of an audit, in order."""
     cells = []
@@ -242,11 +230,11 @@ def audit(
         None draws from the operating system, as a release does.
     state : path, optional
         Where cells are kept as they end, and read from before: an audit goes on where it stopped, if it
-        has the same mode, seed and claims, and Confide the same version and sources.
+        has the same mode, seed and claims, and Confide the same version and sources. It is held meanwhile.
     jobs : int
         Processes.
     progress : function (done, all, what), optional
-        Told at the start, and after each cell.
+        Told at the start, and after each cell, also where its layer has nothing to try.
 
     Returns
     -------
@@ -255,8 +243,8 @@ def audit(
     Raises
     ------
     ParameterError
-        For an unknown name, a seed below 0, a state of another audit or that is damaged, and a file that
-        cannot be written; before anything is attacked.
+        For an unknown name, a seed below 0, a state of another audit, that is damaged or that another audit
+        holds, and a file that cannot be written; before anything is attacked.
     UnfinishedError
         If a process was killed, or a result was lost.
     """
@@ -264,34 +252,36 @@ def audit(
     check_seed(seed)
     chosen = claims(name)
     cells = plan(chosen, full=full)
-    error = LEVEL / len(cells)
-    header = _header(chosen, full=full, seed=seed)
+    header = heading(chosen, full=full, seed=seed)
     origin = Origin.here(header)
-    begun = origin.date, origin.machine
-    first, done, places = (begun, {}, []) if state is None else _read(state, header, chosen, begun)
-    left = [cell for cell in cells if cell not in done]
-    kept, told = len(cells) - len(left), sum(found is not None for found in done.values())
-    if progress is not None:
-        progress(kept, len(cells), f"starting {many(jobs, 'process', 'processes')}")
-    for number, (cell, found) in enumerate(_results(left, full, error, seed, jobs), start=1 + kept):
-        done[cell] = found
-        places.append((now(), machine()))
-        if state is not None:
-            _append(state, cell, found, places[-1])
+    with holding(state, header, chosen, (origin.date, origin.machine)) as book:
+        kept = book.done.keys() & set(cells)
+        left = [cell for cell in cells if cell not in kept]
         if progress is not None:
-            progress(number, len(cells), f"{cell.claim}: {cell.layer}")
-    _complete(cells, done)
+            progress(len(kept), len(cells), f"starting {many(jobs, 'process', 'processes')}")
+        for cell, found in _results(left, full, LEVEL / len(cells), seed, jobs):
+            book.add(cell, found, (now(), machine()))
+            if progress is not None:
+                progress(len(book.done.keys() & set(cells)), len(cells), f"{cell.claim}: {cell.layer}")
+    _complete(cells, book.done)
+    told = [(cell, found) for cell in cells if (found := book.done[cell]) is not None]
     promised = {claim.name: claim for claim in chosen}
     findings = [
-        replace(found, verdict=Verdict.BROKEN) if _contradicts(found, promised[cell.claim]) else found
-        for cell in cells
-        if (found := done[cell]) is not None
+        replace(found, verdict=Verdict.BROKEN) if contradicts(found, promised[cell.claim]) else found
+        for cell, found in told
     ]
     if name is None:
         findings += _unregistered()
-    stale, seconds = kept == len(cells), time.perf_counter() - start
-    where = origin.over(first, places)
-    return Audit(tuple(judge(findings, LEVEL)), full, seconds, told, stale, where, name and name.strip())
+    return Audit(
+        tuple(judge(findings, LEVEL)),
+        full,
+        time.perf_counter() - start,
+        kept=tuple(place for place, (cell, _) in enumerate(told) if cell in kept),
+        stale=len(kept) == len(cells),
+        origin=origin.over(book.begun, book.places),
+        asked=name and name.strip(),
+        cells=len(cells),
+    )
 
 
 def _complete(cells: Iterable[Cell], done: Iterable[Cell]) -> None:
@@ -299,16 +289,6 @@ def _complete(cells: Iterable[Cell], done: Iterable[Cell]) -> None:
     known = set(done)
     if lost := [f"{cell.claim}: {cell.layer}" for cell in cells if cell not in known]:
         raise UnfinishedError(f"{many(len(lost), 'attack')} gave no result, the first one {lost[0]}")
-
-
-def _contradicts(found: Finding, claim: Claim) -> bool:
-    """Return whether a bound in which no chance is lies above a claim that is said to hold.
-
-    Of a bound with a p-value `judge` decides: it has passed the claim at its share of the error, so that the
-    p-value is below that share, and broken.
-    """
-    proved = found.verdict is Verdict.HOLDS and math.isnan(found.p_value)
-    return proved and passes(found.measured, claim.epsilon)
 
 
 def check_seed(seed: int | None) -> None:
@@ -354,108 +334,3 @@ def _quietly(cell: Cell, full: bool, error: float, seed: int | None) -> tuple[Ce
     with warnings.catch_warnings():  # what they tell of neighbours is the side channels' business
         warnings.simplefilter("ignore")
         return cell, _attack(cell, full=full, error=error, seed=seed)
-
-
-def _header(chosen: Sequence[Claim], *, full: bool, seed: int | None) -> dict[str, Any]:
-    """Return what two runs must share for one to go on with the results of the other."""
-    return {
-        "format": 3,
-        "mode": "full" if full else "quick",
-        "version": confide.__version__,
-        "sources": _sources(Path(confide.__file__).parent),
-        "seed": seed,
-        "claims": [claim.name for claim in chosen],
-    }
-
-
-def _sources(package: Path) -> str:
-    """Return the SHA-256 of all Python files of a package: names and content, in order of name.
-
-    A result tells of the code that was attacked, so none may outlive an edit.
-    """
-    whole = sha256()
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        whole.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
-    return whole.hexdigest()
-
-
-def _read(
-    state: Path, header: dict[str, Any], chosen: Sequence[Claim], begun: Place
-) -> tuple[Place, dict[Cell, Finding | None], list[Place]]:
-    """Return where an audit began, the cells of its state, and where these ended.
-
-    A last line that was cut off is left out. Without a file, one that begins here and now is written.
-    """
-    first, *lines = _text(state, {**header, "date": begun[0], "machine": begun[1]}).split("\n")
-    start = _same(state, first, header)
-    promised = {claim.name: claim for claim in chosen}
-    rows = [_parse(state, number, line, promised) for number, line in enumerate(lines[:-1], start=2)]
-    if lines and lines[-1]:
-        state.write_text("\n".join([first, *lines[:-1], ""]), encoding="utf-8")
-    return start, {cell: found for cell, found, _ in rows}, [place for _, _, place in rows]
-
-
-def _text(state: Path, header: dict[str, Any]) -> str:
-    """Return what a state file holds, that can be added to; begin it where there is none."""
-    try:
-        if not state.exists():
-            state.write_text(json.dumps(header) + "\n", encoding="utf-8")
-        with state.open("r+", encoding="utf-8") as file:
-            return file.read()
-    except UnicodeDecodeError:
-        return "\n"  # no text, so no state either
-    except OSError as error:
-        raise ParameterError(
-            f"The state cannot be kept in {state}: {error.strerror}.",
-            "Name a file in a folder that exists and can be written to.",
-        ) from None
-
-
-def _parse(
-    state: Path, number: int, line: str, promised: dict[str, Claim]
-) -> tuple[Cell, Finding | None, Place]:
-    try:
-        row = json.loads(line)
-        cell, told, place = Cell(**row["cell"]), row["finding"], _place(row)
-        found = None if told is None else Finding.from_dict(told)
-        if found is not None:
-            told = found.measured + found.p_value + found.seconds + found.moved
-            math.isnan(told + found.guesses + found.canaries)  # numbers, or a TypeError
-            if _contradicts(found, promised[cell.claim]):
-                raise ValueError
-        hash(cell)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise ParameterError(
-            f"Line {number} of the state {state} is damaged.", "Remove the line, or the file to attack anew."
-        ) from None
-    return cell, found, place
-
-
-def _place(row: dict[str, Any]) -> Place:
-    date, where = row["date"], row["machine"]
-    return date + "", where + ""  # texts, or a TypeError
-
-
-def _same(state: Path, first: str, header: dict[str, Any]) -> Place:
-    """Refuse the state of another audit, and say what is other; return where it began."""
-    place = "", ""
-    try:
-        told = json.loads(first)
-        other = ", ".join(key for key, value in header.items() if told.get(key) != value)
-        place = place if other else _place(told)
-    except (ValueError, AttributeError, TypeError, KeyError):
-        other = "its first line"
-    if other:
-        raise ParameterError(
-            f"The file {state} is not the state of this {header['mode']} audit; what differs: {other}.",
-            "Name another file, or remove it to attack anew.",
-        )
-    return place
-
-
-def _append(state: Path, cell: Cell, found: Finding | None, place: Place) -> None:
-    told = None if found is None else found.to_dict()
-    line = json.dumps({"cell": vars(cell), "finding": told, "date": place[0], "machine": place[1]})
-    with state.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")

@@ -27,6 +27,16 @@ def left_out(claim: Claim, layer: str) -> bool:
     return claim.kind in _FULL_ALONE.get(layer, ())
 
 
+def contradicts(found: Finding, claim: Claim) -> bool:
+    """Return whether a bound in which no chance is lies above a claim that is said to hold.
+
+    Of a bound with a p-value `judge` decides: it has passed the claim at its share of the error, so that the
+    p-value is below that share, and broken.
+    """
+    proved = found.verdict is Verdict.HOLDS and math.isnan(found.p_value)
+    return proved and passes(found.measured, claim.epsilon)
+
+
 class How(Enum):
     """What an audit says of a claim."""
 

@@ -77,12 +77,15 @@ def audit(
 ) -> None:
     """Attack each claim of Confide: exact laws on searched neighbours, and outputs told apart.
 
-    Leaves with status 0 where every claim holds and 1 where one is broken or, without --mechanism, where no
-    claim covers a public name; with --museum 1 where a variant known to be broken was not caught.
+    Leaves with a status:
+    0 if every claim holds;
+    1 if one is broken or, without --mechanism, a public name has no claim;
+    2 if it cannot run as asked, or a result was lost;
+    130 if it was interrupted.
+    With --museum, 1 means that a variant known to be broken was not caught.
     """
-    from confide.audit.legend import many
-
-    with reporting(as_json):
+    kept = state if state is not None or not full else Path("confide-audit.jsonl")
+    with _stopped(kept), reporting(as_json):
         name = _single(mechanism)
         if museum:
             _refuse("--museum", "--seed and --json", quick=quick, full=full, mechanism=name, out=out,
@@ -103,14 +106,10 @@ def audit(
         if jobs is not None and jobs < 1:
             raise ParameterError(f"The 'jobs' parameter is {jobs}.", "Pass at least 1.")
         check_targets(out, force=force, holds="an earlier audit report", why="an audit takes long")
-        kept = state if state is not None or not full else Path("confide-audit.jsonl")
-        with _going_on(kept), _progress(quiet=as_json) as told:
+        with _whole(kept), _progress(quiet=as_json) as told:
             cores = jobs or (1 if name and not full else 2)
             found = attack(name, full=full, seed=seed, state=kept, jobs=cores, progress=told)
-        if found.stale:
-            typer.echo(
-                f"All {many(found.kept, 'result')} are from {kept}; remove it to attack anew.", err=True
-            )
+        _resumed(found, kept)
         if out is not None:
             from confide.audit.page import page
 
@@ -122,6 +121,19 @@ def audit(
         if out is not None:
             typer.echo(f"Report: {out}")
     raise typer.Exit(1 if found.broken else 0)
+
+
+def _resumed(found: Audit, state: Path | None) -> None:
+    """Say how many results are of an earlier run."""
+    from confide.audit.legend import many
+
+    if found.stale:
+        told = f"All {many(len(found.kept), 'result')} are from {state}; remove it to attack anew."
+        typer.echo(told, err=True)
+    elif found.kept:
+        whole = many(len(found.findings), "result")
+        told = f"{len(found.kept):,} of {whole} came from {state}: an earlier run of the same code."
+        typer.echo(told, err=True)
 
 
 def _single(names: list[str] | None) -> str | None:
@@ -143,10 +155,11 @@ def _list(name: str | None, *, as_json: bool) -> None:
     """Show what is claimed."""
     from confide.audit.legend import many, up
     from confide.audit.registry import beside, claims
+    from confide.audit.state import sources
 
-    chosen = claims(name)
+    chosen, code = claims(name), sources()
     if as_json:
-        emit({"claims": [_facts(claim) for claim in chosen]})
+        emit({"claims": [_facts(claim) for claim in chosen], "sources": code})
         return
     table = _table("claim", "room", "kind", "epsilon", "delta", "neighbours")
     for claim in chosen:
@@ -156,6 +169,7 @@ def _list(name: str | None, *, as_json: bool) -> None:
     _print(console, table)
     told = many(len(chosen), "claim") if name is None else f"{len(chosen)} of {len(claims())} claims"
     console.print(f"{told}. Attack one, or a room: confide audit --mechanism NAME.")
+    console.print(f"SHA-256 of the sources: {code}")
     if name is not None and (more := beside(name)):
         console.print(f"{more}.")
 
@@ -203,7 +217,7 @@ def _museum(seed: int | None, *, as_json: bool) -> int:
     from confide.audit.museum import pieces, tour
 
     shown, count = [], len(pieces())
-    with _progress(quiet=as_json, each=True) as told:
+    with _progress(quiet=as_json, each=True, unit="pieces") as told:
         if told is not None:
             told(0, count, "starting")
         for number, one in enumerate(tour(seed), start=1):
@@ -229,19 +243,27 @@ def _museum(seed: int | None, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _going_on(state: Path | None) -> Iterator[None]:
-    """Say of an interrupted audit that its results are kept, and leave as an interrupted program does.
+def _stopped(state: Path | None) -> Iterator[None]:
+    """Say of an interrupted audit what is kept, and leave as an interrupted program does.
 
     Not with status 1, which means that a claim is broken.
     """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = state is not None and state.exists()
+        told = f"what ended is in {state}: run again to go on" if kept else "nothing was kept"
+        typer.echo(f"Stopped; {told}.", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _whole(state: Path | None) -> Iterator[None]:
+    """Say of an audit that lost a result that it did not end."""
     from confide.audit.run import UnfinishedError
 
     try:
         yield
-    except KeyboardInterrupt:
-        told = "nothing was kept" if state is None else f"what ended is in {state}: run again to go on"
-        typer.echo(f"Stopped; {told}.", err=True)
-        raise typer.Exit(130) from None
     except UnfinishedError as error:
         told = "" if state is None else f"; what ended is in {state}"
         typer.echo(f"The audit did not end: {error}{told}. Run it again.", err=True)
@@ -249,20 +271,26 @@ def _going_on(state: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(*, quiet: bool, each: bool = False) -> Iterator[Callable[[int, int, str], None] | None]:
-    """Give a function that shows how far it is: a bar on a terminal, else lines on standard error."""
+def _progress(
+    *, quiet: bool, each: bool = False, unit: str = "cells"
+) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Give a function that shows how far it is: a bar on a terminal, else lines on standard error.
+
+    An audit counts cells, a claim by a layer on a pair: which of them have nothing to try, a layer alone
+    knows.
+    """
     from rich.console import Console
 
     if quiet:
         yield None
     elif Console(stderr=True).is_terminal:
-        with _bar() as told:
+        with _bar(unit) as told:
             yield told
     else:
-        yield _lines(each=each)
+        yield _lines(unit, each=each)
 
 
-def _lines(*, each: bool) -> Callable[[int, int, str], None]:
+def _lines(unit: str, *, each: bool) -> Callable[[int, int, str], None]:
     """Return what prints a line for each step, or for each tenth of them and after each minute."""
     last = time.monotonic() - _MINUTE, -1
 
@@ -271,17 +299,18 @@ def _lines(*, each: bool) -> Callable[[int, int, str], None]:
         now, tenth = time.monotonic(), 10 * done // max(1, total)
         if each or tenth > last[1] or now - last[0] >= _MINUTE:
             last = now, tenth
-            typer.echo(f"{done:,} of {total:,}: {what}", err=True)
+            typer.echo(f"{done:,} of {total:,} {unit}: {what}", err=True)
 
     return told
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int, str], None]]:
+def _bar(unit: str) -> Iterator[Callable[[int, int, str], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    shown = TextColumn(unit), TimeRemainingColumn(), TextColumn("{task.description}")
+    columns = BarColumn(), MofNCompleteColumn(), *shown
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, visible=False)  # until it is known how many there are
         yield lambda done, total, what: bar.update(
@@ -315,6 +344,9 @@ def _show(found: Audit) -> None:
     count, all_ = len(stood), found.registered
     whole = many(count, "claim") if count == all_ else f"{count} of {all_} claims"
     console.print(f"{whole}, {attacks}, {kind}, {found.seconds:.0f} s. {told}")
+    if found.cells:
+        nothing = many(found.nothing, "cell has", "cells have")
+        console.print(f"Of {many(found.cells, 'cell')}, a claim by a layer, {nothing} nothing to try.")
     console.print(held(counts[How.MEASURED], counts[How.UNMEASURED]))
     if found.asked is not None and (more := beside(found.asked)):
         console.print(f"{more}.")

@@ -134,6 +134,7 @@ def certify(
         typer.echo(
             f"Answers: confide predict {shlex.quote(str(out))} ROWS --epsilon {answer_epsilon:g} --ledger URL"
         )
+        typer.echo(f"Their ledger: confide ledger create --ledger URL --epsilon TOTAL {_counted(facts)}")
 
 
 def _run(
@@ -186,6 +187,12 @@ def _sentence(facts: dict[str, Any]) -> str:
         f"{facts['certificate']}, {len(facts['classes'])} classes, {facts['columns']} encoded columns; "
         f"distances count changes of one {facts['unit']} ({facts['adjacency']})"
     )
+
+
+def _counted(facts: dict[str, Any]) -> str:
+    """Return what a ledger must count for it to take the answers' charge."""
+    unit = "" if facts["unit"] == "row" else f" --unit {facts['unit']}"
+    return f"--adjacency {facts['adjacency']}{unit}"
 
 
 def _hyperparameters(certificate: str, model: str, given: dict[str, float]) -> dict[str, Any]:
