@@ -212,8 +212,8 @@ def fit(
     X_public : array of shape (n, p) or None
         Public columns; any array-API array, whose device the steps then run on.
     X_private : array of shape (n, q) or None
-        Private columns, of the same kind of array, or a frame. Cells of frames and of arrays of objects decide
-        nothing but themselves: one that is no number is missing (`confide.training.sgd.cells`).
+        Private columns, of the same kind of array, or a frame. Of frames and of arrays of objects a cell
+        that is no number is missing (`confide.training.sgd.cells`).
     y : array or list of shape (n,) or (n, 1)
         Read likewise.
     request : SGDRequest
@@ -243,7 +243,7 @@ def fit(
     Raises
     ------
     ParameterError, UnsupportedError, ValueError, DataError
-        Before the charge, from the request, public cells, shapes and declared types; never for a private cell.
+        Before the charge, from the request, public cells, shapes and declared types alone.
     """
     if request.recorded != (ledger is not None):
         raise ParameterError(
