@@ -34,7 +34,7 @@ def test_a_finished_state_is_told(tmp_path):
     assert f"All {count} results are from {state}; remove it to attack anew." in again.stderr
     assert f"{count - 1} attacks, 1 run time" in again.stdout
     nothing = len(running.LAYERS) - count
-    told = f"Of {len(running.LAYERS)} cells, a claim by a layer, {nothing} cells have nothing to try."
+    told = f"Of {len(running.LAYERS)} cells (a claim by a layer) {nothing} had nothing to try."
     assert told in again.stdout, "all that the bar counted"
     other = COMMAND.invoke(app, [*asked, "--seed", "4"])
     assert other.exit_code == 2

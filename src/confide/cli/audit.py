@@ -345,8 +345,9 @@ def _show(found: Audit) -> None:
     whole = many(count, "claim") if count == all_ else f"{count} of {all_} claims"
     console.print(f"{whole}, {attacks}, {kind}, {found.seconds:.0f} s. {told}")
     if found.cells:
-        nothing = many(found.nothing, "cell has", "cells have")
-        console.print(f"Of {many(found.cells, 'cell')}, a claim by a layer, {nothing} nothing to try.")
+        console.print(
+            f"Of {many(found.cells, 'cell')} (a claim by a layer) {found.nothing:,} had nothing to try."
+        )
     console.print(held(counts[How.MEASURED], counts[How.UNMEASURED]))
     if found.asked is not None and (more := beside(found.asked)):
         console.print(f"{more}.")
