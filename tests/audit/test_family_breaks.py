@@ -33,6 +33,7 @@ from confide.training import (
     PrivateRegressor,
     WeightedLLPRegressor,
     coefficients,
+    front,
     hybrid,
     least_squares,
     linear,
@@ -106,6 +107,13 @@ BREAKS = {
         "training.semi_sensitive", "declared, estimator", semi, "linear_problem",
         "1 if ids is not None else ask.rows_per_unit", "1",
     ),
+    **{
+        f"ids are forgotten beside many public columns, {claim}": (
+            claim, "ids, a column of categories", front, "table_problem",
+            "if per_person else", "if per_person and len(names) < 8 else",
+        )
+        for claim in ("training.closed_form.spectral", "training.rounds")
+    },
     "rows of a person are forgotten beside many private columns": (
         "training.dpsgd.secret", "categories", dpsgd.DPSGD, "fit",
         "private_bounds=job.private_bounds)",

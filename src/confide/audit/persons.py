@@ -137,10 +137,12 @@ _FAMILIES: dict[str, dict[str, Run]] = {
     "training.closed_form.spectral": {
         "declared": _estimator(PrivateRegressor, engine="closed_form", **NUMBERS),
         "ids": _table("closed_form", "replace_label"),
+        "ids, a column of categories": _table("closed_form", "replace_label", levels=8),
     },
     "training.rounds": {
         "declared": _estimator(PrivateRegressor, engine="rounds", **NUMBERS),
         "ids": _table("rounds", "replace_label"),
+        "ids, a column of categories": _table("rounds", "replace_label", levels=8),
     },
     "training.closed_form.classes": {"ids": _table("closed_form", "replace_label", classes=True)},
     "training.dpsgd.linear": {"ids": _table("dpsgd", "replace_label", **_STEPS)},
