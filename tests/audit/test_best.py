@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from confide.audit import best, claims, losses
+from confide.audit import audit, best, claims, losses
 from confide.audit.exact import measured
-from confide.privacy.random_stopping import gaussian_profile, stopping
+from confide.audit.finding import Verdict
+from confide.privacy.random_stopping import Stopping, gaussian_profile, stopping
 
 SHAPES = ["0", "1", "-1/2"]
 
@@ -44,3 +45,11 @@ def test_the_exact_law_measures_nearly_all_that_is_claimed(name):
     assert claim.law is not None
     share = measured(claim.law(pair.here), claim.law(pair.there), claim.delta) / float(claim.epsilon)
     assert 0.995 < share <= 1
+
+
+@pytest.mark.parametrize("name", ["tune.random_stopping.geometric", "tune.number_of_runs.heavy", "tune.tune"])
+def test_a_law_of_another_mean_than_it_says_is_never_drawn_from(name, monkeypatch):
+    monkeypatch.setattr(Stopping, "mean", property(lambda law: 1.0))
+    found = audit(name)
+    assert found.findings
+    assert {one.verdict for one in found.findings} == {Verdict.BROKEN}

@@ -9,7 +9,8 @@ condition of a selection, beyond the bounds, without cells, without a class.
 the audit's own code, and shows what was refused and what is left: one outcome has probability 1, so that a
 single draw of another breaks the claim (`law of draws`). Equal balances on neighbours say nothing of a ledger
 that forgets, or admits too much, on both of them. Charges that are chosen by what was admitted before are
-made too, of ledgers, filters and accountants (`confide.audit.adaptive`).
+made too, of ledgers, filters and accountants (`confide.audit.adaptive`), and charges that a ledger must tell
+apart, or refuse for another reason than their amount (`confide.audit.charges`).
 
 The answers of a service are attacked in tests/audit/test_service_claim.py: this room lies below that one.
 """
@@ -18,9 +19,7 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache
 from itertools import cycle
@@ -30,7 +29,8 @@ from zlib import crc32
 
 import numpy as np
 
-from confide.audit import adaptive, losses, neighbours
+from confide.audit import adaptive, charges, losses, neighbours
+from confide.audit.charges import opened
 from confide.audit.exact import certain
 from confide.audit.losses import Cost
 from confide.audit.neighbours import Rows
@@ -48,6 +48,7 @@ from confide.privacy import (
     ZCDPFilter,
     combine,
     compose,
+    zcdp_epsilon,
 )
 from confide.selection import SubsetProblem, SubsetSelector, gap_condition
 from confide.training import PrivateClassifier, PrivateRegressor
@@ -58,19 +59,6 @@ _NUMBERS = {**_BOUNDS, "target_bounds": (-1, 1)}
 _CLASSES = {**_BOUNDS, "classes": [-1.0, 1.0]}
 _SECRET = {"public": None, "adjacency": "replace_one"}
 _QUERY = np.array([[-1.0, -0.2, 0.3]])
-
-
-@contextmanager
-def opened(epsilon: Any, delta: Any = 0, **terms: Any) -> Iterator[tuple[Ledger, str]]:
-    """Yield a new ledger in a folder of its own, and the folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield (
-            Ledger.open(
-                f"sqlite:///{folder}/ledger.db", dataset="rows", epsilon=epsilon, delta=delta,
-                adjacency="replace_one", counter=Path(folder), **terms,
-            ),
-            folder,
-        )  # fmt: skip
 
 
 def _certified(rows: Rows, ledger: Ledger, epsilon: Any) -> None:
@@ -313,8 +301,8 @@ def _restored() -> float:
         return _came(lambda: ledger.charge(_cost("1/2")))
 
 
-#: What `_short` and `_in_turn` yield.
-_CHECKS = (2 + 4 + 6 + 3) + (6 + 4) + 4
+#: What `_short`, `_in_turn` and `charges.faults` yield.
+_CHECKS = (2 + 6 + 6 + 8 + 3) + (6 + 4) + 4 + charges.COUNT
 #: A loss on the grid of `losses`, so that it is exact there.
 _SIZE = Fraction(1, 64)
 #: Events that are composed: what one is, what it costs from below, how many, and the total delta.
@@ -324,8 +312,17 @@ _COMPOSED: tuple[tuple[Event, Cost, int, float], ...] = (
     (Event.of("poisson_gaussian", noise_multiplier=1, sampling_probability="1/10",
               adjacency="add_remove_one"),
      losses.sampled(1, 0.1, added=True), 16, 1e-6),
+    # The multiplier is of one row's longest: a row that is replaced moves a sum by twice that.
+    (Event.of("poisson_gaussian", noise_multiplier=2, sampling_probability="1/10", adjacency="replace_one"),
+     losses.sampled(1, 0.1, added=False), 4, 1e-6),
+    # So small a delta is told by Renyi divergences.
+    (Event.of("pure", epsilon="1/20"), losses.pure(0.05), 200, 1e-11),
     (Event.of("pure", epsilon=2), losses.pure(2), 3, 1e-3),
 )  # fmt: skip
+
+
+#: Totals whose rho is known.
+_TOTALS = (0.1, 1e-5), (1.0, 1e-9), (4.0, 1e-12), (8.0, 1e-3)
 
 
 def _short() -> Iterator[bool]:
@@ -341,6 +338,10 @@ def _short() -> Iterator[bool]:
         yield not filtered.admits(event, _FIT)
         yield filtered.admits(event, _FIT + 1) or filtered.spend(event, _FIT).admits(event)
         yield losses.delta([losses.gaussian(_NOISE)] * _FIT, 1.0) > 1e-6
+    for total in _TOTALS:
+        told, known = float(ZCDPFilter(*total).limit), adaptive.rho_of(*total)
+        yield not 0.999 * known < told < known * (1 + 1e-6)
+        yield not total[0] * (1 - 1e-6) < zcdp_epsilon(known, total[1]) < 1.001 * total[0]
     both = combine([_cost("1/3", _HALF, assumes="gap condition"), _cost("1/7", _HALF)])
     yield (both.epsilon, both.delta, both.assumptions) != (Fraction(10, 21), 2 * _HALF, ("gap condition",))
     for other in (_cost(1, 0, "add_remove_one"), _cost(1, unit="person")):
@@ -411,7 +412,8 @@ def _balances() -> tuple[float, ...]:
                 told += [
                     _number(now) for now, then in zip(read(ledger), left, strict=False) if then is not None
                 ]
-    return (*told, _restored(), *map(float, _short()), *map(float, _in_turn()))
+    checks = (*_short(), *_in_turn(), *charges.faults())
+    return (*told, _restored(), *map(float, checks))
 
 
 def _known(table: Any) -> Law:

@@ -11,7 +11,7 @@ import numpy as np
 
 from confide.audit import neighbours
 from confide.audit.neighbours import Rows
-from confide.audit.promises import stopping as stopping  # its claims
+from confide.audit.promises import stopping
 from confide.audit.recorded import Mechanism
 from confide.audit.registry import Floats, Kind, Pair, promise, random_state
 from confide.audit.replay import Recorder, recording
@@ -152,6 +152,12 @@ sparse(
 )  # fmt: skip
 
 
+def _tunings() -> list[Pair]:
+    """Return neighbours; a law of the number of runs that is wrong is not drawn from."""
+    stopping.checked()
+    return neighbours.pairs(neighbours.table(20, 2), "replace_label")
+
+
 def _tuned(rows: Rows, stream: RandomStream) -> Floats:
     found = tune(
         lambda kind: PrivateRegressor(
@@ -175,7 +181,7 @@ promise(
     _DELTA,
     "replace_label",
     "random stopping over runs and scores; confide.privacy.random_stopping",
-    lambda: neighbours.pairs(neighbours.table(20, 2), "replace_label"),
+    _tunings,
     run=_tuned,
     covers=("confide.tune.tune",),
     note="A run takes tens of milliseconds, too long for draws that would measure it; the law of the best of "

@@ -43,6 +43,29 @@ def _power(base: Fraction, eta: Fraction) -> Bounds:
     return Fraction(low, 1 << _BITS), Fraction(low + 2, 1 << _BITS)
 
 
+def _expected(law: Stopping) -> float:
+    """Return E[K] = F'(1)."""
+    g, eta = float(law.gamma), float(law.eta)
+    if g == 1:
+        return 1.0
+    slope = -math.log(g) if eta == 0 else -math.expm1(eta * math.log(g)) / eta
+    return (1 - g) / (g * slope)
+
+
+def checked(*shapes: Fraction) -> None:
+    """Raise where a law does not have the mean that is asked for: its runs might never end."""
+    for eta in shapes or _SHAPES.values():
+        law = stopping(_EXPECTED, eta)
+        found, said = _expected(law), law.mean
+        if not (math.isclose(found, _EXPECTED, rel_tol=1e-6) and found * (1 - 1e-12) <= said):
+            raise ValueError(f"of {_EXPECTED} expected runs {found:.6g} are made, {said:.6g} are told")
+
+
+def _tables(eta: Fraction, name: str) -> list[Pair]:
+    checked(eta)
+    return [Pair(name, 0, 1)]
+
+
 def _generating(law: Stopping, x: Fraction) -> Bounds:
     """Enclose F(x) = E[x^K] = ((1 - (1 - gamma) x)^-eta - 1) / (gamma^-eta - 1)."""
     if x in (0, 1):
@@ -142,7 +165,7 @@ def claim(name: str, eta: Fraction) -> None:
             *total,
             "replace_one",
             _PROOF,
-            lambda: [Pair("worst of the proof", 0, 1)],
+            lambda: _tables(eta, "worst of the proof"),
             run=_one(outputs),
             outputs=outputs,
             law=_winner(law, lost),
@@ -158,7 +181,7 @@ def claim(name: str, eta: Fraction) -> None:
         0,
         "replace_one",
         "drawn without a look at data; confide.tune.runs",
-        lambda: [Pair("nothing differs", 0, 1)],
+        lambda: _tables(eta, "nothing differs"),
         run=_one(_number(law)),
         outputs=_number(law),
         law=_counts(law),
