@@ -15,13 +15,12 @@ from types import FunctionType, SimpleNamespace
 import numpy as np
 import pytest
 
-from confide.audit import audit, claims, entropy, generators
+from confide.audit import claims, entropy, generators
 from confide.audit import run as running
 from confide.audit.finding import Verdict
 from confide.audit.museum.piece import claim
 from confide.audit.options import variants
 from confide.audit.registry import Pair
-from confide.audit.standing import Tried
 from confide.errors import DataError
 from confide.mechanisms import (
     Statistic,
@@ -310,14 +309,6 @@ def test_a_claim_that_draws_nothing_has_no_noise_to_try():
     drawn = claim("drawn", 1, 0, "replace_one", PAIR, released)
     still = claim("still", 1, 0, "replace_one", PAIR, lambda value, stream: np.zeros(8))
     assert entropy.check(still, [drawn]).verdict is Verdict.HOLDS
-
-
-def test_a_ledger_that_draws_nothing_is_told_so(monkeypatch):
-    monkeypatch.setattr(running, "LAYERS", {name: running.LAYERS[name] for name in ("exact", "entropy")})
-    (one,) = audit("ledger.balances", seed=1).standings
-    assert one.tried("entropy") is Tried.NOTHING
-    assert one.tried("exact") is Tried.HELD
-    assert "entropy" not in str(one)
 
 
 class Wrapped:

@@ -15,6 +15,7 @@ from confide.audit.finding import judge
 from confide.audit.guarantees import layers
 from confide.audit.legend import passes
 from confide.audit.run import plan
+from confide.audit.standing import Tried
 from confide.cli.app import app
 from confide.errors import ParameterError
 
@@ -104,6 +105,14 @@ def test_a_statistical_bound_above_its_claim_is_broken_by_its_p_value():
         others = [replace(found, p_value=1.0)] * (len(running.LAYERS) - 1)
         above = passes(found.measured, claim.epsilon)
         assert (judge([found, *others], running.LEVEL)[0].verdict is Verdict.BROKEN) == above
+
+
+def test_a_ledger_that_draws_nothing_is_told_so(monkeypatch):
+    monkeypatch.setattr(running, "LAYERS", {name: running.LAYERS[name] for name in ("exact", "entropy")})
+    (one,) = audit("ledger.balances", seed=1).standings
+    assert one.tried("entropy") is Tried.NOTHING
+    assert one.tried("exact") is Tried.HELD
+    assert "entropy" not in str(one)
 
 
 def test_what_cannot_be_attacked_is_not_shown_to_hold(monkeypatch):
