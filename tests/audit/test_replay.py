@@ -44,13 +44,17 @@ def test_every_claim_holds_under_replay_and_on_the_side(name):
         assert "error" not in found.note
 
 
+#: Members that show a price, or a law, and draw nothing.
+SILENT = ("steps, priced]", "[an earlier table, ")
+
+
 @pytest.mark.parametrize("name", [v.name for v in OPTIONS])
 def test_every_option_holds_under_replay(name):
     (made,) = (v for v in OPTIONS if v.name == name)
     found = replay.check(made, fuzz.fuzzed(made, 1, seed=2) or islice(made.pairs(), 1))
     assert found.verdict is Verdict.HOLDS, found.note
     assert "error" not in found.note
-    assert "up to 0 calls" not in found.note
+    assert "up to 0 calls" not in found.note or any(word in name for word in SILENT)
 
 
 @pytest.mark.slow
