@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,18 @@ def _poisson() -> Iterator[Variant]:
 _MANY: Options = {**_ADDED, "max_rows": 10, "batch_size": 9.5, **_FAST}
 
 
+#: Rows that turn all parameters to one sign, columns, and a rate after a step of which a row of ones has an
+#: output beyond all numbers, and those rows have not.
+_TURNING, _COLUMNS, _FAR = 400, 30, 1.6e307
+
+
+def _overflows(relation: str) -> list[Pair]:
+    """Return neighbours of which one has a row whose output overflows after a step."""
+    base, row = Rows(np.full((_TURNING, _COLUMNS), 0.1), np.ones(_TURNING)), np.ones(_COLUMNS)
+    there = base.replaced(row, 1.0) if relation == "replace_one" else base.added(row, 1.0)
+    return [Pair("one row overflows", base, there)]
+
+
 def _secret() -> Iterator[Variant]:
     def numbers(**given: Any) -> Run:
         return _numbers(**SECRET, **given)
@@ -160,6 +173,12 @@ def _secret() -> Iterator[Variant]:
         yield Variant(f"{relation}, weights beyond", beyond, pairs, relation)
         name = f"{relation}, {_MOST_STEPS} steps, priced"
         yield Variant(name, _priced(relation, **how), pairs, relation)
+        far: Options = {"learning_rate": _FAR, "optimizer": "adam", "steps": 2, **_FAST}
+        far |= {"rows": _TURNING} if make is added else {}
+        large = _request(relation, secret=True, **far)
+        yield Variant(
+            f"{relation}, a row overflows", large, partial(_overflows, relation), relation, epsilon=8
+        )
     yield Variant("batches", numbers(batch_size=4, **_FAST), of(12, 2, "replace_one"), epsilon=8)
     yield Variant("batches, MLP", numbers(batch_size=4, **_FAST, **_MLP), of(12, 2, "replace_one"), epsilon=8)
     pairs, relation = of(3, 2, "add_remove_one"), "add_remove_one"
