@@ -20,8 +20,8 @@ _REASONS: dict[str, dict[str, str]] = {
         _PRICE: "choice_cost choice_error choice_probabilities false_stable grid_step noise_deviation "
         "padded_sensitivity split_epoch stable_threshold sum_error",
         _TYPE: "Statistic",
-        _SECRET: "basic_tanh exp_negative full_exponent_uniform grid_sum round_toward_zero row_products row_squares "
-        "row_sums",
+        _SECRET: "basic_tanh exp_negative full_exponent_uniform grid_sum round_toward_zero row_products "
+        "row_squares row_sums",
     },
     "selection": {
         _TYPE: "GapCheck Loss ParquetMatrix Ranking SelectionResult Status SubsetProblem bounded",
