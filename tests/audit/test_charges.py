@@ -117,12 +117,37 @@ def deltas_forgotten(patch):
     patch.setattr(accountants.BasicAccountant, "_epsilon", lambda self, delta: self.spent[0])
 
 
+def pairs_never_fail(patch):
+    true = losses._pair
+    patch.setattr(losses, "_pair", lambda epsilon, delta: true(epsilon, Fraction(0)))
+
+
+def _half_of(patch, name):
+    true = losses._HANDLERS[name]
+
+    def half(event):
+        parameters = ((key, "1/2" if key == "epsilon" else value) for key, value in event.parameters)
+        return replace(
+            true(event), distribution=true(replace(event, parameters=tuple(parameters))).distribution
+        )
+
+    patch.setitem(losses._HANDLERS, name, half)
+
+
+def laplace_of_half(patch):
+    _half_of(patch, "laplace")
+
+
+def response_of_half(patch):
+    _half_of(patch, "randomized_response")
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         price_cache, leaves_forgotten, other_secrets, another_outcome, not_replayed, flipped_as_exponential,
         group_as_one, counter_unread, edited, removed, one_key, secret_exported, analysts_of_rho, cut_sums,
-        cheapest_part, deltas_forgotten,
+        cheapest_part, deltas_forgotten, pairs_never_fail, laplace_of_half, response_of_half,
     ],
     ids=lambda spoil: spoil.__name__,
 )  # fmt: skip

@@ -156,6 +156,24 @@ def of_events() -> Iterator[bool]:
             yield _rho(ledger, Event.of("gaussian", noise_multiplier=noise)) != 1 / (2 * Fraction(noise) ** 2)
 
 
+#: A delta at which one answer is told in closed form.
+_LOST = 0.05
+
+
+def _single() -> Iterator[tuple[Event, float]]:
+    """Yield events and their epsilon at that delta.
+
+    Randomised response says the truth with probability e^epsilon / (e^epsilon + classes - 1), and Laplace
+    noise has delta(e) = 1 - e^((e - epsilon) / 2).
+    """
+    yield Event.of("pure", epsilon=1), math.log(math.e - _LOST * (math.e + 1))
+    for classes in (2, 5):
+        event = Event.of("randomized_response", epsilon=1, classes=classes)
+        yield event, math.log(math.e - _LOST * (math.e + classes - 1))
+    yield Event.of("laplace", epsilon=1), 1 + 2 * math.log1p(-_LOST)
+    yield Event.of("gaussian", noise_multiplier=2), losses.epsilon([losses.gaussian(2)], _LOST)
+
+
 #: Shapes of a random number of runs, and the delta at which the best of them is told.
 _SHAPES, _TOLD = ("0", "1", "-1/2"), 1e-4
 
@@ -174,6 +192,12 @@ def accounted() -> Iterator[bool]:
         noisy = RDPAccountant().compose(Event.of(name, noise_multiplier=20).group(3), 2)
         orders, told = noisy.divergences()
         yield bool((told < orders * (2 * 9 / 800) * (1 - 1e-12)).any())
+    for event, least in _single():
+        yield PLDAccountant().compose(event).epsilon(_LOST) < least * (1 - 1e-9)
+    several = [losses.approximate(0.5, 1e-3)] * 3
+    failing = PLDAccountant().compose(Event.of("approximate", epsilon="1/2", delta="1/1000"), 3)
+    yield failing.epsilon("29/10000") != math.inf
+    yield losses.exceeds(several, float(failing.epsilon("1/200")), 0.005)
     for eta in _SHAPES:
         law = {"eta": eta, "gamma": "1/8"}
         parts = [Event.of("pure", epsilon=epsilon) for epsilon in ("1/4", "1/2")]
@@ -341,7 +365,15 @@ def stores() -> Iterator[bool]:
 
 #: How many checks all of them yield.
 COUNT = sum(
-    (22 + _GONE, len(list(_events())) + _GONE, 6 + 3 * len(_SHAPES), 5 + 3, 1 + 10 + 3, 10 + 3, 4 + 8 + 1)
+    (
+        22 + _GONE,
+        len(list(_events())) + _GONE,
+        6 + 5 + 2 + 3 * len(_SHAPES),
+        5 + 3,
+        1 + 10 + 3,
+        10 + 3,
+        4 + 8 + 1,
+    )
 )
 
 
