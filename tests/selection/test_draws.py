@@ -12,6 +12,7 @@ import pytest
 from instances import LOSSES, epsilon_of, problem, random_problem, table
 from scipy.stats import chisquare
 
+from confide.audit.entropy import Tap, tapped
 from confide.audit.family.selection import far
 from confide.errors import ParameterError
 from confide.mechanisms import seeded_stream
@@ -199,14 +200,18 @@ def test_problems_pickle():
     assert law(again, "exponential", 1, "replace_one") == law(made, "exponential", 1, "replace_one")
 
 
+@pytest.mark.parametrize("seed", [3, None])
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
-def test_a_seed_draws_one_result_however_busy_the_machine_is(mechanism, monkeypatch):
-    # How far buckets are split is a matter of time where nobody wants the draw again.
+def test_the_same_words_draw_one_result_however_busy_the_machine_is(mechanism, seed, monkeypatch):
     made = far("replace_private_part", 3, few=300, many=600).here
     asked = SubsetProblem(made.X, made.y, 3, feature_bound=1.0, target_bound=1.0)
-    found = []
+    found, words = [], b""
     for pace in (0.0, 1e-6, 1.0, 1e3):
         clock = itertools.accumulate(itertools.repeat(pace))
         monkeypatch.setattr(envelope, "time", SimpleNamespace(perf_counter=lambda clock=clock: next(clock)))
-        found.append(draw(asked, mechanism, 1, "replace_one", random_state=3, size=40))
+        with tapped(Tap(words)) as tap:
+            found.append(draw(asked, mechanism, 1, "replace_one", random_state=seed, size=40))
+        assert bool(tap.read) is (seed is None)
+        assert not words or bytes(tap.read) == words
+        words = bytes(tap.read)
     assert found[0] == found[1] == found[2] == found[3]

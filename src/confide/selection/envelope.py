@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms import weighted_choice
-from confide.mechanisms.stream import RandomStream, is_certified
+from confide.mechanisms.stream import RandomStream
 from confide.selection.bounds import Bound, Bounder, candidates, tree_of
 from confide.selection.problem import SubsetProblem
 from confide.selection.symmetric import fill_tree, walk_many
@@ -23,7 +23,7 @@ from confide.selection.symmetric import fill_tree, walk_many
 #: Bytes of trees that are kept, and of buckets that `refine` makes by default.
 _TREES = 1 << 28
 _BUCKETS = 1 << 31
-#: What a bound and the least splitting that is worth while take, in trial proposals: of a seeded stream.
+#: What a bound and the least splitting that is worth while take, in trial proposals.
 _BOUND, _LEAST = 20, 500
 
 Floats = npt.NDArray[np.float64]
@@ -248,29 +248,25 @@ class Envelope:
         stream : RandomStream
             For trial proposals.
         acceptance : float, optional
-            Share to reach; by default until `draws` accepted proposals are expected to take less time than
-            the splitting took (so that the whole takes at most about twice the least time). With a seeded
-            stream work is counted in place of time: one seed draws one result, however busy the machine is.
+            Share to reach; by default until `draws` accepted proposals are expected to take less work than
+            the splitting took (so that the whole takes at most about twice the least). Work is counted, not
+            timed: the same random words draw the same result, however busy the machine is.
         seconds, most : float, int
             Limits of time and buckets (by default 2 GB of them): they change when to stop, never the law.
         """
-        start, begun, counted = time.perf_counter(), self._work, not is_certified(stream)
+        start, begun = time.perf_counter(), self._work
         if most is None:
             most = max(32, min(1 << 16, _BUCKETS // (8 * self.problem.p)))
         batch = 8
         while True:
-            before = time.perf_counter()
             share = self.acceptance(24, stream)
             self._work += 24
-            now = time.perf_counter()
             if acceptance is not None:
                 # 24 trials are cheap and noisy: confirm what they promise.
                 enough = share >= acceptance and (share := self.acceptance(200, stream)) >= acceptance
             else:
-                each = 1.0 if counted else (now - before) / 24
-                spent = max(self._work - begun, _LEAST) if counted else max(now - start, 0.01)
-                enough = share >= 0.5 or draws * each <= share * spent
-            if enough or now - start > seconds or len(self.buckets) >= most:
+                enough = share >= 0.5 or draws <= share * max(self._work - begun, _LEAST)
+            if enough or time.perf_counter() - start > seconds or len(self.buckets) >= most:
                 return share
             if self.split(batch) == 0:
                 return share
