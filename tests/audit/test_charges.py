@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import pytest
 
+from confide import privacy
 from confide.audit import charges
 from confide.ledger import chain, opening, operations, pricing, reading, session
 from confide.ledger.budget import Budget
-from confide.privacy import accountants, losses
+from confide.privacy import accountants, gaussian, losses
 
 
 def test_what_is_in_order_is_seen_as_such_as_often_as_it_is_asked():
@@ -142,12 +143,39 @@ def response_of_half(patch):
     _half_of(patch, "randomized_response")
 
 
+def noise_of_a_third(patch):
+    """Take all smaller noise for a third of the sensitivity."""
+    true = gaussian.gaussian_delta
+    patch.setattr(gaussian, "gaussian_delta", lambda epsilon, noise: true(epsilon, max(noise, 1 / 3)))
+
+
+def assumptions_of_the_first(patch):
+    true = charges.combine
+
+    def combined(guarantees):
+        return replace(true(guarantees), assumptions=guarantees[0].assumptions)
+
+    patch.setattr(charges, "combine", combined)
+
+
+def events_of_nothing(patch):
+    """Charge nothing where a guarantee's event is nothing."""
+    true = pricing._zcdp
+
+    def cost(guarantee, budget):
+        nothing = privacy.zcdp_cost(guarantee.event) == 0
+        return Fraction(0) if nothing else true(guarantee, budget)
+
+    patch.setattr(pricing, "_zcdp", cost)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         price_cache, leaves_forgotten, other_secrets, another_outcome, not_replayed, flipped_as_exponential,
         group_as_one, counter_unread, edited, removed, one_key, secret_exported, analysts_of_rho, cut_sums,
         cheapest_part, deltas_forgotten, pairs_never_fail, laplace_of_half, response_of_half,
+        noise_of_a_third, assumptions_of_the_first, events_of_nothing,
     ],
     ids=lambda spoil: spoil.__name__,
 )  # fmt: skip

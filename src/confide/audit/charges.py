@@ -7,6 +7,7 @@ Each of these yields whether something is wrong.
                  that are gone when the next one comes, maybe to the same place in memory
 `of_events`      what events cost on a zCDP ledger, against the table of `confide.privacy.losses`
 `accounted`      what accountants tell of groups, of pairs that fail, and of the best of several runs
+`stated`         what a Gaussian's amounts, and guarantees of several releases, say
 `summed`         sums whose denominators are cut, and accounts of analysts of a zCDP ledger
 `bound`          tables with other secrets, which must not spend on the dataset
 `outcomes`       one charge, one outcome: settled or asked for again, on this ledger or another one, alone
@@ -27,16 +28,33 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from confide.audit import best, losses
 from confide.audit.adaptive import rho_of
 from confide.audit.losses import Cost
-from confide.errors import BudgetError, ConfideError, LedgerError, RefusedError, UnsupportedError
+from confide.errors import (
+    BudgetError,
+    ConfideError,
+    LedgerError,
+    ParameterError,
+    RefusedError,
+    UnsupportedError,
+)
 from confide.ledger import Ledger, Request
 from confide.ledger.store import Store
-from confide.privacy import BasicAccountant, Event, Guarantee, PLDAccountant, RDPAccountant
+from confide.privacy import (
+    BasicAccountant,
+    Event,
+    Guarantee,
+    PLDAccountant,
+    RDPAccountant,
+    combine,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
 from confide.privacy.event import RANDOM_STOPPING
 
 TOTAL = Fraction(1), Fraction(1, 10**6)
@@ -217,6 +235,28 @@ def _best(cost: Cost, eta: str, epsilon: Any) -> float:
     return best.delta(cost, float(Fraction(eta)), 1 / 8, float(epsilon))
 
 
+#: Noise of a Gaussian, and deltas.
+_NOISES, _DELTAS = (0.02, 0.1, 0.3, 1.0, 30.0), (0.1, 1e-3, 1e-6, 1e-12)
+
+
+def stated() -> Iterator[bool]:
+    """Yield whether a guarantee says less than what it is of."""
+    for noise, delta in product(_NOISES, _DELTAS):
+        epsilon = gaussian_epsilon(noise, delta)
+        yield losses.exceeds([losses.gaussian(noise)], epsilon, delta)
+        if 1e-3 < epsilon < 500:
+            made = gaussian_sigma(0.999 * epsilon, delta)
+            yield losses.exceeds([losses.gaussian(made)], 0.999 * epsilon, delta)
+    gap, endless = _cost("1/7", assumptions=("gap condition",)), _cost(math.inf, assumptions=("nonprivate",))
+    for first, second in ((gap, _cost("1/7")), (_cost("1/7"), gap)):
+        yield combine([first, second]).assumptions != ("gap condition",)
+    for first, second in ((endless, gap), (gap, endless)):
+        yield combine([first, second]).epsilon != math.inf
+    with opened(*TOTAL, accountant="zcdp") as (ledger, _):
+        for event in (Event.of("gaussian", noise_multiplier=20, count=0), Event.sequence([])):
+            yield _passes(lambda event=event: ledger.charge(_cost("1/100", event=event)), ParameterError)
+
+
 def summed() -> Iterator[bool]:
     """Yield whether sums lose a part, or an analyst of a zCDP ledger spends more than what was granted."""
     parts = [Fraction(1, 9) + Fraction(1, 10**59 + k) for k in (1, 3, 7, 9, 13)]
@@ -369,6 +409,7 @@ COUNT = sum(
         22 + _GONE,
         len(list(_events())) + _GONE,
         6 + 5 + 2 + 3 * len(_SHAPES),
+        20 + 15 + 6,
         5 + 3,
         1 + 10 + 3,
         10 + 3,
@@ -379,5 +420,5 @@ COUNT = sum(
 
 def faults() -> Iterator[bool]:
     """Yield all checks."""
-    for check in (alike, of_events, accounted, summed, bound, outcomes, stores):
+    for check in (alike, of_events, accounted, stated, summed, bound, outcomes, stores):
         yield from check()
