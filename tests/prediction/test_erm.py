@@ -307,7 +307,7 @@ def test_bad_parameters():
                     {"feature_bounds": (np.zeros(3), np.ones(3))}):  # fmt: skip
         with pytest.raises(ParameterError):
             StronglyConvexERM(1, **options).fit(X, y)
-    with pytest.raises(DataError, match="labels have shape"):
+    with pytest.raises(DataError, match="not one label for each row"):
         StronglyConvexERM(1).fit(X, y[:3])
     with pytest.raises(DataError, match="columns"):
         StronglyConvexERM(1).fit(X, y).stability(np.zeros((2, 3)))

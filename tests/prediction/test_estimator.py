@@ -279,7 +279,7 @@ def test_bad_parameters_before_any_data():
             UnsupportedError, match=f"'{next(iter(options))}' parameter is given beside a cert"
         ):
             CertifiedClassifier([0, 1], certificate=VoteGap(5, 2, BOUNDS), **options).fit(Unread(), Unread())
-    with pytest.raises(DataError, match="labels have shape"):
+    with pytest.raises(DataError, match="not one label for each row"):
         CertifiedClassifier([0, 1], BOUNDS).fit(np.zeros((3, 2)), [0, 1])
 
 

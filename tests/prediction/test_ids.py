@@ -269,5 +269,5 @@ def test_missing_ids_do_not_repeat_and_equal_ones_do():
     with pytest.raises(DataError, match="max_rows_per_id"):
         model.fit(X, y, ids=[1, True, 2, 3])
     model.fit(X, y, ids=[1, "1", b"1", 2])
-    with pytest.raises(DataError, match="3 ids for 4 rows"):
+    with pytest.raises(DataError, match="not one id for each row"):
         model.fit(X, y, ids=[1, 2, 3])

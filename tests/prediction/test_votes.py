@@ -134,7 +134,7 @@ def test_hashes_do_not_confuse_kinds_of_ids():
     for bad in (np.array([1.5]), np.array([True])):  # by their type; cells are in test_ids
         with pytest.raises(DataError, match="ids"):
             id_hash(bad, "k")
-    with pytest.raises(DataError, match="2 ids for 3 rows"):
+    with pytest.raises(DataError, match="not one id for each row"):
         VoteGap(1, 2, (-1, 1)).fit(np.zeros((3, 1)), [0, 1, 0], ids=[1, 2])
 
 

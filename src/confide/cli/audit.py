@@ -31,7 +31,7 @@ _MINUTE = 60.0
 def audit(
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A minute and a half on two idle cores, more on busy ones; the default."),
+        typer.Option("--quick", help="Some 90 seconds on two idle cores, more on busy ones; the default."),
     ] = False,
     full: Annotated[
         bool,

@@ -105,9 +105,8 @@ def table(X: ArrayLike, y: ArrayLike, classes: int) -> tuple[NDArray[np.float64]
     rows = cells(X)
     given = _floats(vector_of(y), "labels", f"Pass integers 0 ... {classes - 1}.")
     if given.shape != rows.shape[:1]:
-        raise DataError(
-            f"The labels have shape {given.shape} and the rows {rows.shape}.", "Pass one label a row."
-        )
+        # Without the number of rows, which may be secret.
+        raise DataError("There is not one label for each row.", "Pass labels of shape (n,).")
     known = (given >= 0) & (given < classes) & (given == np.floor(given))
     return rows, np.where(known, given, 0.0).astype(np.int64)
 

@@ -441,7 +441,8 @@ def column(y: Any, rows: int) -> NDArray[Any]:
         )
         given = given[:, 0]
     if given.shape != (rows,):
-        raise DataError(f"The labels have shape {given.shape} for {rows} rows.", "Pass one label a row.")
+        # Without the number of rows, which may be secret.
+        raise DataError("There is not one label for each row.", "Pass labels of shape (n,).")
     return given
 
 

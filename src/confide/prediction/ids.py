@@ -85,7 +85,8 @@ def check_ids(ids: Any, rows: int | None = None) -> None:
             "Pass integers, text or bytes, of a type that is declared and not inferred from cells.",
         )
     if rows is not None and len(ids) != rows:
-        raise DataError(f"There are {len(ids)} ids for {rows} rows.", "Pass one id a row.")
+        # Without the number of rows, which may be secret.
+        raise DataError("There is not one id for each row.", "Pass one id a row.")
 
 
 def _whole(declared: Any) -> bool:
