@@ -11,10 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
 from confide.errors import DataError, ParameterError
 from confide.schema import loose
+from confide.training.inputs import dense, secret_labels, shape_of, take_columns
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +181,72 @@ def test_text_among_features_says_what_to_do():
     assert "secret" not in str(info.value)
     with pytest.raises(ValueError, match="another"), loose.numeric_cells(frame):
         raise ValueError("another")
+
+
+#: What arrays, series, types and lazy frames have as attributes; most of it pandas' own classes have not.
+NAMES = [
+    "dtype",
+    "schema",
+    "types",
+    "tocsr",
+    "toarray",
+    "to_native",
+    "collect",
+    "collect_schema",
+    "column_names",
+]
+NAMES += ["columns", "dtypes", "shape", "type", "get", "device", "names", "detach", "categories"]
+TIMES = pd.to_datetime(["2020-01-01"] * 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_is_no_attribute_of_its_frame(name):
+    frame, plain = pd.DataFrame({name: [1.0, 1.0], "b": 2.0}), pd.DataFrame({"a": [1.0, 1.0], "b": 2.0})
+    assert type(loose.attribute(frame, name)) is type(getattr(plain, name, None))
+    assert loose.has(frame, name) == hasattr(plain, name)
+    loose.check_features(frame)
+    loose.check_table(frame)
+    with pytest.raises(ValueError, match="Complex"):
+        loose.check_features(frame.assign(b=1j))
+    assert loose.declared_kind(frame[[name]]) == "numbers"
+    assert loose.declared_kind(pd.DataFrame({name: TIMES})) == "times"
+    with pytest.raises(DataError, match="labels are times"):
+        loose.check_number_labels(pd.DataFrame({name: TIMES}))
+
+
+def test_no_column_of_a_frame_makes_it_lazy_or_names_others():
+    loose.check_features(pd.DataFrame({"collect": [1], "collect_schema": [1]}))
+    with pytest.raises(DataError, match="'a' stands twice") as caught:
+        loose.check_features(pd.DataFrame([[77, 1, 2], [77, 1, 2]], columns=["column_names", "a", "a"]))
+    assert "77" not in str(caught.value)
+
+
+def test_attributes_of_arrays_and_of_objects():
+    class Labelled:
+        columns = ("a",)
+
+        def __init__(self):
+            self.dtype = np.dtype(float)
+
+    assert loose.attribute(Labelled(), "dtype") == np.dtype(float)
+    assert loose.attribute(np.zeros(2), "dtype") == np.dtype(float)
+    assert loose.attribute([1], "dtype", "none") == loose.attribute(pd.DataFrame(), "dtype", "none") == "none"
+    assert loose.has(sparse.lil_matrix((2, 2)), "tocsr")
+    assert loose.attribute(pl.Series([1]), "dtype") == pl.Int64
+    assert loose.attribute(pa.table({"a": [1]}), "column_names") == ["a"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_index_of_labels_is_no_attribute_of_them(name):
+    labels = pd.Series([0.5, 1.0], index=[name, "b"])
+    assert loose.declared_kind(labels) == "numbers"
+    np.testing.assert_array_equal(secret_labels(labels, 2)(), [0.5, 1.0])
+    with pytest.raises(DataError, match="labels are times"):
+        loose.check_number_labels(pd.Series(TIMES, index=[name, "b"]))
+    frame = pd.DataFrame({name: [0.5, 1.0]})
+    with pytest.warns(DataConversionWarning):
+        np.testing.assert_array_equal(secret_labels(frame, 2)(), [0.5, 1.0])
+    wide = pd.DataFrame({name: [0.5, 1.0], "b": 1.0})
+    assert shape_of(wide) == (2, 2)
+    assert dense(wide).shape == (2, 2)
+    assert list(take_columns(wide, np.array([True, False])).columns) == [name]

@@ -14,6 +14,7 @@ long double 1e4000, 10**400                           inf
 an array of complex numbers                           ValueError without its cells
 an array of text, dates or bytes                      DataError by its type
 a class compared with pd.NA, an array, a list         not equal
+a column named ``dtype``, a row labelled ``tocsr``    a column, a row: no type, and no sparse matrix
 ====================================================  =====================================================
 """
 
@@ -35,6 +36,24 @@ from confide.schema import cells
 
 #: What a cell may be to equal a class of another type, once NumPy's scalars are plain.
 _SCALARS = (str, bytes, bool, int, float, Decimal, Fraction)
+
+
+def attribute(X: Any, name: str, default: Any = None) -> Any:
+    """Return an attribute of an array, series or frame; never the column or the row that is called `name`.
+
+    pandas and Dask hand out columns of a frame, and cells of a series by their index label, as attributes
+    where the class has none of that name: a column decided which type a frame has, and a row what labels are.
+    So of what has columns or an index, only what its class or its own dictionary defines is asked.
+    """
+    kind = type(X)
+    if (hasattr(kind, "columns") or hasattr(kind, "iloc")) and not hasattr(kind, name):
+        return getattr(X, "__dict__", {}).get(name, default)
+    return getattr(X, name, default)
+
+
+def has(X: Any, name: str) -> bool:
+    """Return whether an array, series or frame has an `attribute` that is not None."""
+    return attribute(X, name) is not None
 
 
 def matrix_of(X: Any) -> Any:
@@ -76,7 +95,7 @@ def check_table(X: Any) -> None:
     ------
     ValueError
     """
-    shape = getattr(X, "shape", None)
+    shape = attribute(X, "shape")
     shape = shape if isinstance(shape, tuple) else np.shape(np.asarray(X))
     if len(shape) != 2:
         raise ValueError(
@@ -92,8 +111,8 @@ def check_real(values: Any, what: str = "X") -> None:
     ------
     ValueError
     """
-    own = getattr(values, "dtype", None)
-    kinds = getattr(values, "dtypes", None) if own is None else None
+    own = attribute(values, "dtype")
+    kinds = attribute(values, "dtypes") if own is None else None
     if kinds is None:
         types = [own]
     else:
@@ -118,7 +137,7 @@ def check_features(X: Any) -> None:
     ------
     ValueError, DataError
     """
-    if hasattr(X, "tocsr"):  # SciPy's dictionary of keys is a dict
+    if has(X, "tocsr"):  # SciPy's dictionary of keys is a dict
         check_real(X)
         return
     if isinstance(X, Mapping) or (
@@ -128,9 +147,9 @@ def check_features(X: Any) -> None:
         raise DataError(
             f"X is {what}.", "Pass a data frame, such as pandas.DataFrame(X); `result_.predict` takes dicts."
         )
-    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+    if has(X, "collect_schema") and has(X, "collect"):
         raise DataError(f"X is a lazy {type(X).__name__}, which holds no rows.", "Pass X.collect().")
-    names = getattr(X, "column_names", getattr(X, "columns", None))  # the latter of Arrow are arrays
+    names = attribute(X, "column_names", attribute(X, "columns"))  # the latter of Arrow are arrays
     if names is not None:
         if not len(names):
             raise DataError("X has no column.", "Pass at least one.")
@@ -155,8 +174,8 @@ def numeric_cells(X: Any) -> Iterator[None]:
     except ValueError as error:
         if not str(error).startswith("could not convert string to float"):
             raise
-        types = getattr(X, "dtypes", None)
-        named = dict(zip(getattr(X, "columns", ()), types, strict=True)) if types is not None else {}
+        types = attribute(X, "dtypes")
+        named = dict(zip(attribute(X, "columns", ()), types, strict=True)) if types is not None else {}
         words = [repr(name) for name, kind in named.items() if kind_of_type(kind) == "text"]
         raise DataError(
             f"Cells of X are text{', in ' + ', '.join(words[:5]) if words else ''}.",
@@ -174,7 +193,7 @@ def check_numeric(values: Any, what: str = "X") -> None:
     """
     check_real(values, what)
     kind = values.dtype.kind
-    if kind not in "fiub" and (kind != "O" or hasattr(values, "tocsr")):
+    if kind not in "fiub" and (kind != "O" or has(values, "tocsr")):
         raise DataError(
             f"{what} has cells of type {values.dtype}.", "Pass numbers: encode other cells first."
         )
@@ -230,18 +249,17 @@ def declared_kind(y: Any) -> str:
     objects, lists, and anything else                                     ``""``
     ====================================================================  =============
     """
-    y = y.to_native() if hasattr(y, "to_native") else y
-    own = _declared_type(y)
-    return kind_of_type(own)
+    return kind_of_type(_declared_type(y))
 
 
 def _declared_type(y: Any) -> Any:
     """Return the type of an array, or of the only column of a frame; None where there is none."""
+    y = y.to_native() if has(y, "to_native") else y
     if type(y).__module__.split(".")[0] == "pyarrow":
         several = getattr(getattr(y, "schema", None), "types", None)
         own = None if several is not None else getattr(y, "type", None)
     else:
-        several, own = getattr(y, "dtypes", None), getattr(y, "dtype", None)
+        several, own = attribute(y, "dtypes"), attribute(y, "dtype")
     if own is None and several is not None and hasattr(several, "__len__") and len(several) == 1:
         return next(iter(several))
     return own
@@ -336,7 +354,7 @@ def check_number_labels(y: Any) -> None:
 
 
 def _type_name(y: Any) -> str:
-    return str(_declared_type(y.to_native() if hasattr(y, "to_native") else y))
+    return str(_declared_type(y))
 
 
 def numbers(values: Any) -> npt.NDArray[np.float64]:
@@ -357,7 +375,7 @@ def numbers(values: Any) -> npt.NDArray[np.float64]:
 def real(values: Any) -> Any:
     """Return an array or sparse matrix of a type that float64 takes without a warning; see `numbers`."""
     kind = values.dtype.kind
-    if kind == "O" or (kind == "f" and values.dtype.itemsize > 8 and not hasattr(values, "tocsr")):
+    if kind == "O" or (kind == "f" and values.dtype.itemsize > 8 and not has(values, "tocsr")):
         return numbers(values)
     if kind == "f" and values.dtype.itemsize > 8:
         with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from confide.errors import ParameterError
 from confide.privacy import Adjacency
-from confide.schema.loose import check_features, check_table, matrix_of, numeric_cells
+from confide.schema.loose import check_features, check_table, has, matrix_of, numeric_cells
 from confide.training.engines.ask import WHOLE_ROWS, SecretColumns
 from confide.training.inputs import secret_labels, shape_of, take_columns
 from confide.training.problem import check_adjacency
@@ -114,7 +114,7 @@ class PublicColumns(BaseEstimator):
 def private_cells(X: Any, chosen: Mask) -> Floats:
     """Return the chosen columns of X as numbers, NaN where a cell has none; never raises for a cell."""
     part = take_columns(X, chosen)
-    if hasattr(part, "toarray"):
+    if has(part, "toarray"):
         part = part.toarray()
     if isinstance(part, np.ndarray) and part.dtype.kind in "fiub":
         return part.astype(np.float64)

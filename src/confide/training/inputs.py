@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import DataError
+from confide.schema.loose import attribute, check_number_labels, has, unwrapped
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,7 +28,7 @@ def shape_of(X: Any) -> tuple[int, int]:
     DataError
         Also for lists, whose shape only their cells tell.
     """
-    shape = getattr(X, "shape", None)
+    shape = attribute(X, "shape")
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise DataError(
             f"An object of type {type(X).__name__} has no shape (n, p), and some of its columns are private.",
@@ -39,7 +40,7 @@ def shape_of(X: Any) -> tuple[int, int]:
 def take_columns(X: Any, chosen: npt.NDArray[np.bool_]) -> Any:
     """Return the chosen columns of an array, sparse matrix or frame, in its own type."""
     places = np.flatnonzero(chosen)
-    if hasattr(X, "tocsr"):
+    if has(X, "tocsr"):
         return X.tocsr()[:, places]
     if isinstance(X, np.ndarray):
         return X[:, places]
@@ -75,12 +76,12 @@ def secret_labels(y: Any, n: int) -> Callable[[], Floats]:
     """
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    if hasattr(y, "tocsr"):
+    if has(y, "tocsr"):
         raise DataError("The label is a sparse matrix.", "Pass a dense array of shape (n,).")
-    foreign = not isinstance(y, list | tuple) and not hasattr(y, "shape") and hasattr(y, "__array__")
+    foreign = not isinstance(y, list | tuple) and not has(y, "shape") and hasattr(y, "__array__")
     if foreign and not type(y).__module__.startswith("pyarrow"):
         y = np.asarray(y)
-    shape = getattr(y, "shape", None)
+    shape = attribute(y, "shape")
     if not isinstance(shape, tuple):
         if not hasattr(y, "__len__") or isinstance(y, str | bytes | dict):
             raise DataError(f"The label has type {type(y).__name__}.", "Pass an array of shape (n,).")
@@ -100,7 +101,6 @@ def secret_labels(y: Any, n: int) -> Callable[[], Floats]:
 
     def read() -> Floats:
         from confide.schema.arrays import arrow_array, numbers
-        from confide.schema.loose import unwrapped
 
         cells = [unwrapped(cell) for cell in y] if isinstance(y, list | tuple) else y
         with np.errstate(all="ignore"):
@@ -116,14 +116,12 @@ def number_labels(y: Any, n: int) -> Callable[[], Floats]:
     ------
     ValueError, DataError
     """
-    from confide.schema.loose import check_number_labels
-
     check_number_labels(y)
     return secret_labels(y, n)
 
 
 def _only_column(y: Any) -> Any:
-    if isinstance(y, np.ndarray) or not hasattr(y, "columns"):
+    if isinstance(y, np.ndarray) or not has(y, "columns"):
         return np.asarray(y)[:, 0]
     if hasattr(y, "iloc"):
         return y.iloc[:, 0]
@@ -136,4 +134,4 @@ def dense(X: Any) -> Any:
     """Return the array that a frame or a sparse matrix holds; anything else as it is."""
     if hasattr(X, "to_numpy"):
         return X.to_numpy()
-    return X.toarray() if hasattr(X, "toarray") else X
+    return X.toarray() if has(X, "toarray") else X

@@ -57,7 +57,7 @@ class RowWise:
 
 
 def to_host(array: Array) -> Floats:
-    """Return a NumPy float64 array of an array that may live on a device."""
+    """Return a NumPy float64 array of an array that may live on a device; frames go by `sgd.public`."""
     if isinstance(array, np.ndarray):
         return np.asarray(array, dtype=np.float64)
     for method in ("detach", "cpu", "get"):  # torch, torch, cupy

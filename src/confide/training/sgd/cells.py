@@ -26,6 +26,7 @@ from confide.errors import DataError, ParameterError
 from confide.schema import loose
 from confide.training.inputs import secret_labels, shape_of
 from confide.training.sgd.arrays import Floats, namespace, to_host
+from confide.training.sgd.public import check_times
 from confide.training.sgd.request import SGDRequest
 
 
@@ -45,15 +46,10 @@ def check_columns(X: Any, n: int) -> None:
     if shape_of(X)[0] != n:
         raise DataError(f"{name} has not one row for each label.", "Pass an array of shape (n, q).")
     loose.check_real(X, name)
-    if isinstance(getattr(X, "dtype", None), np.dtype):
+    if isinstance(loose.attribute(X, "dtype"), np.dtype):
         loose.check_numeric(X, name)
         return
-    for kind in getattr(X, "dtypes", getattr(getattr(X, "schema", None), "types", ())):
-        if loose.kind_of_type(kind) == "times":
-            raise DataError(
-                f"A column of {name} holds dates or times ({kind}).",
-                "Pass numbers: days since a fixed date, say.",
-            )
+    check_times(X, name)
 
 
 def check_labels(y: Any, n: int, request: SGDRequest) -> None:
@@ -92,21 +88,21 @@ def check_weights(weights: Any, n: int, cap: float | None) -> None:
 
 
 def _check_rows(values: Any, n: int, what: str) -> None:
-    shape = getattr(values, "shape", None)
+    shape = loose.attribute(values, "shape")
     if not isinstance(shape, tuple):
         if isinstance(values, str | bytes | dict | set | frozenset) or not hasattr(values, "__len__"):
             raise DataError(
                 f"There is no {what} in a {type(values).__name__}.", "Pass an array of shape (n,)."
             )
         shape = (len(values),)
-    if hasattr(values, "tocsr") or tuple(shape) not in ((n,), (n, 1)):
+    if loose.has(values, "tocsr") or tuple(shape) not in ((n,), (n, 1)):
         # Without n, which may be secret.
         raise DataError(f"There is not one {what} for each row.", "Pass a dense array of shape (n,).")
 
 
 def _vector(values: Any) -> Any:
     """Return sequences that are no arrays as objects [n], one for each element; anything else as it is."""
-    listed = not hasattr(values, "__array__") and not hasattr(values, "shape")
+    listed = not hasattr(values, "__array__") and not loose.has(values, "shape")
     return loose.vector_of(list(values) if listed else values)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from confide.errors import DataError, ParameterError, UnsupportedError
 from confide.mechanisms.stream import stream as random_stream
 from confide.privacy import Adjacency
+from confide.schema.loose import attribute
 from confide.training.conditioning import finite_rows
-from confide.training.inputs import dense, shape_of
+from confide.training.inputs import shape_of
 from confide.training.release import drive
 from confide.training.result import Status
 from confide.training.sgd.arrays import Floats, like, namespace, to_host
@@ -39,6 +40,7 @@ from confide.training.sgd.checkpoint import (
 from confide.training.sgd.engine import LABELS_AND_PARTS, Problem, State, check_clip, spread_is_public, steps
 from confide.training.sgd.models import Model, Rows
 from confide.training.sgd.optimizers import Average, learning_rates, make_optimizer
+from confide.training.sgd.public import Names, names_of, public_cells
 from confide.training.sgd.release import step_answer
 from confide.training.sgd.request import SGDRequest
 from confide.training.sgd.result import Inputs, SGDModel, SGDResult, TracePoint
@@ -61,6 +63,7 @@ class Prepared:
     batch: float
     clip: float
     rates: Floats
+    names: Names = ()
 
     @property
     def digest(self) -> str:
@@ -72,7 +75,7 @@ class Prepared:
         """Return a model of some released parameters."""
         asked = self.request
         classes = None if asked.classes is None else tuple(asked.classes)
-        return SGDModel(self.model, parameters, matrix, self.inputs, asked.target_bounds, classes)
+        return SGDModel(self.model, parameters, matrix, self.inputs, asked.target_bounds, classes, self.names)
 
 
 def prepare(
@@ -82,9 +85,9 @@ def prepare(
 
     Parameters
     ----------
-    X_public : array of shape (n, p) or None
-    X_private : array of shape (n, q) or None
-        Only its shape and its declared types are looked at.
+    X_public : array or frame of shape (n, p), or None
+    X_private : array or frame of shape (n, q), or None
+        Only its shape, its names and its declared types are looked at.
     n : int
         Number of rows.
     request : SGDRequest
@@ -135,15 +138,15 @@ def prepare(
         batch,
         clip,
         learning_rates(request.rate, request.steps, request.schedule),
+        names_of(X_public, X_private),
     )
 
 
-def _standardised(X: Any, n: int) -> tuple[Floats, Floats, Floats]:
+def _standardised(X_public: Any, n: int) -> tuple[Floats, Floats, Floats]:
     """Return public columns with mean 0 and deviation 1 (0 where constant), and how to repeat that."""
-    if X is None:
+    if X_public is None:
         return np.zeros((n, 0)), np.zeros(0), np.zeros(0)
-    X = finite_rows(on_host(X))
-    X = X if isinstance(X, np.ndarray) else X.toarray()
+    X: Any = finite_rows(public_cells(X_public))
     if X.shape[0] != n:
         raise DataError(f"The public columns have {X.shape[0]} rows for {n} labels.", "Pass one row a label.")
     # In units of the largest entry, so that sums near 1e308 stay finite.
@@ -209,8 +212,9 @@ def fit(
 
     Parameters
     ----------
-    X_public : array of shape (n, p) or None
-        Public columns; any array-API array, whose device the steps then run on.
+    X_public : array, sparse matrix or frame of shape (n, p), or None
+        Public columns; any array-API array, whose device the steps then run on, or a frame of pandas or
+        polars or an Arrow table (`confide.training.sgd.public`). The model keeps the names of frames.
     X_private : array of shape (n, q) or None
         Private columns, of the same kind of array, or a frame. Of frames and of arrays of objects a cell
         that is no number is missing (`confide.training.sgd.cells`).
@@ -292,7 +296,7 @@ def _count(X_public: Any, X_private: Any, y: Any) -> int:
     for X in (X_public, X_private):
         if X is not None:
             return shape_of(X)[0]
-    shape = getattr(y, "shape", None)
+    shape = attribute(y, "shape")
     return int(shape[0]) if shape else len(y)
 
 
@@ -304,7 +308,7 @@ def _problem(ready: Prepared, X_public: Any, X_private: Any, y: Any, n: int, sam
     def there(values: Floats) -> Any:
         return like(xp, values, reference)
 
-    private = None if X_private is None else ready.inputs.private(dense(X_private))
+    private = None if X_private is None else ready.inputs.private(X_private)
     weights = weights_of(sample_weight, n, ready.request.weight_cap)
     return Problem(
         ready.model,

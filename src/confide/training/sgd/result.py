@@ -11,10 +11,13 @@ import numpy as np
 
 from confide.errors import DataError
 from confide.privacy import Guarantee
+from confide.schema.loose import attribute
+from confide.training.inputs import dense
 from confide.training.result import Status
-from confide.training.sgd.arrays import Floats, RowWise, to_host
+from confide.training.sgd.arrays import Floats, RowWise
 from confide.training.sgd.cells import numbers
 from confide.training.sgd.models import Model, Rows
+from confide.training.sgd.public import check_names, public_cells
 from confide.training.sgd.sensitivity import Accounting
 
 
@@ -36,14 +39,14 @@ class Inputs:
     half: Floats
 
     def public(self, X: Any) -> Floats:
-        """Return public columns, centred and scaled."""
+        """Return public columns of an array or frame, centred and scaled."""
         # Halves first: the difference of two finite numbers near 1e308 overflows.
-        return (to_host(X) / 2 - self.centre / 2) / (self.scale / 2)
+        return (public_cells(X) / 2 - self.centre / 2) / (self.scale / 2)
 
     def private(self, X: Any) -> Floats:
         """Return private columns within [-1, 1], whatever their cells hold; never warns."""
         with np.errstate(all="ignore"):
-            scaled = (numbers(X) / 2 - self.middle / 2) / (self.half / 2)
+            scaled = (numbers(dense(X)) / 2 - self.middle / 2) / (self.half / 2)
             return np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
 
@@ -84,22 +87,26 @@ class SGDModel:
     def outputs(self, X_public: Any = None, X_private: Any = None) -> Floats:
         """Return the model's outputs, shape [m] or [m, K], in units of labels in [-1, 1] or as logits.
 
-        Where no column is public, a row's output depends on that row alone, bit for bit
+        Parts are arrays, sparse matrices or frames of the fit's columns in its order; a frame that calls them
+        otherwise is refused. Where no column is public, a row's output depends on that row alone, bit for bit
         (`confide.mechanisms.rowwise`): scores of rows that come and go rely on it (`confide.tune.scoring`).
         """
         p, q = self.inputs.centre.size, self.inputs.middle.size
         parts = []
-        for X, columns, read, name in (
-            (X_public, p, self.inputs.public, "public"),
-            (X_private, q, self.inputs.private, "private"),
+        for X, columns, read, name, known in (
+            (X_public, p, self.inputs.public, "public", self.columns[:p]),
+            (X_private, q, self.inputs.private, "private", self.columns[p:]),
         ):
             if X is None and columns == 0:
                 continue
-            if X is None or len(X.shape) != 2 or X.shape[1] != columns:
+            shape = attribute(X, "shape")
+            if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] != columns:
                 raise DataError(
-                    f"The model has {columns} {name} columns.", f"Pass a matrix of shape (m, {columns})."
+                    f"The model has {columns} {name} columns.",
+                    f"Pass an array or a frame of shape (m, {columns}).",
                 )
-            parts.append(read(_dense(X)))
+            check_names(X, known, f"X_{name}")
+            parts.append(read(X))
         if parts and p and self.matrix is not None:
             parts[0] = parts[0] @ self.matrix.T
         values = np.concatenate(parts, axis=1) if parts else np.zeros((1, 0))
@@ -143,10 +150,6 @@ class SGDModel:
         from confide.training.engines.table_model import of_arrays
 
         of_arrays(self, self.inputs.centre.size, self.inputs.middle.size, self.columns).save(path)
-
-
-def _dense(X: Any) -> Any:
-    return X.toarray() if hasattr(X, "toarray") else X
 
 
 @dataclass(frozen=True)
