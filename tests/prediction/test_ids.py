@@ -76,6 +76,11 @@ def test_ids_are_equal_as_python_compares_them():
     assert names([0.0, -0.0, False, 0]) == [b"i0"] * 4
 
 
+@pytest.mark.parametrize("label", ["to_native", "type", "tocsr", "names"])
+def test_the_index_of_ids_decides_nothing(label):
+    assert names(pd.Series([1, 2], index=[label, "b"])) == [b"i1", b"i2"]
+
+
 def test_text_is_missing_where_a_table_says_so():
     for text in (
         "x",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import confide
 from confide.errors import DataError, ParameterError, SchemaError, UnsupportedError
 from confide.prediction import StableAnswers, recommend, recommend_from_margins, release_of
+from confide.prediction.recommend_front import _persons
 from confide.prediction.recommend_price import Price, _tail, expected, prices, short
 from confide.privacy import exact
 
@@ -332,6 +337,48 @@ def test_persons_divide_distances_and_stay_in_one_fold():
     for change in ({"ids": ids}, {"ids": ids[1:], "max_rows_per_id": 2}):
         with pytest.raises((ParameterError, DataError), match="ids"):
             advise(**change)
+
+
+@pytest.mark.parametrize(
+    ("ids", "fact"),
+    [
+        ([*range(398), "a", "b"], r"mixed types: numbers, text"),
+        (np.array([*range(399), b"a"], dtype=object), r"mixed types: bytes, numbers"),
+        (pd.Series([("a", 1), "b", *range(398)]), r"mixed types: numbers, text, tuples"),
+        ([None, float("nan"), *range(398)], r"2 of the ids name nobody"),
+        ([{"a": 1}, *map(str, range(399))], r"1 of the ids name nobody"),
+        (np.arange(400.0), r"of type float64"),
+        (range(399), r"399 ids for 400 rows"),
+        (np.zeros((400, 1), dtype=int), r"shape \(400, 1\)"),
+        ("a" * 400, r"The ids are a str"),
+    ],
+    ids=str,
+)
+def test_ids_that_are_refused(ids, fact):
+    with pytest.raises(DataError, match=fact):
+        advise(alphas=[0.1], ids=ids, max_rows_per_id=2)
+
+
+def test_ids_of_every_type_are_told_apart():
+    codes = np.arange(400) // 2
+    held = [
+        codes, codes.tolist(), [f"p{i}" for i in codes], [("p", int(i)) for i in codes], pl.Series(codes), pa.array(codes),
+        ["p" + "\0" * int(i) for i in codes], [datetime.date.fromordinal(int(i) + 1) for i in codes],
+    ]  # fmt: skip
+    for ids in held:
+        np.testing.assert_array_equal(_persons(ids, 2, 400), codes)
+
+
+def test_a_frame_with_a_schema_is_no_table():
+    X, y = rows()
+    ask = {**ASK, "classes": [0, 1], "feature_bounds": (-2, 2), "alphas": [0.1], "certificates": ["erm"]}
+    plain = recommend(X, y, **ask)
+    for frame in (
+        pl.DataFrame(X),
+        pa.table(pl.DataFrame(X)),
+        pd.DataFrame(X, columns=["schema", "chunks", "c", "d"]),
+    ):
+        assert str(recommend(frame, y, **ask)) == str(plain)
 
 
 def test_the_constant_answer_is_a_baseline():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import pickle
 import subprocess
 import sys
+import uuid
+import warnings
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -110,6 +115,78 @@ def test_ids_of_digits_and_signs() -> None:
     for value in (-1234567890123456789, 1234567890123456789, -5, 0, -(2**63), 2**63 - 1):
         forms = (pa.array([value]), [value], [str(value)], pa.array([str(value)]), [Decimal(value)])
         assert len({id_keys(form)[0][0] for form in forms}) == 1
+
+
+class Odd:
+    """A cell that nothing can be done with."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError("a cell")
+
+
+NO_IDS = [None, np.nan, pd.NA, pd.NaT, "", " ", "NA", b"", Odd(), object(), 1j, [], (), ("a", None), ["a", ("b",)], {1},
+          {"a": 1}, np.zeros((2, 2)), pd.Period("2020"), datetime.timedelta(1), np.timedelta64(1, "D"), (1j, 2)]  # fmt: skip
+SAME_IDS = [
+    [1, True, "1", " 1.0", b"1", Decimal(1), [1], ("1",), np.array([1])],
+    [("a", 1), ["a", "1"], [b"a", 1.0], np.array(["a", 1], dtype=object), pa.scalar(["a", "1"])],
+    [datetime.date(2020, 1, 2), "2020-01-02", pd.Timestamp("2020-01-02")],
+    [b"\xff1", bytearray(b"\xff1")],
+]  # fmt: skip
+OTHER_IDS = [b"\xfe1", "\ufffd1", ("a1",) * 2, ("a", 1, 1), (1, "a"), ("a", 11), ("a", "b"), ("ab", "b"), "a", 1.5, -1,
+             uuid.UUID(int=1), "<tuple>", "<list>", (0, 1), (0, 256), (2**63, 1)]  # fmt: skip
+
+
+def id_table(who: Any, limit: int = 1) -> Table:
+    schema = Schema((Column("i", "id"), Column("y", "label", 0, 99)), max_rows_per_id=limit)
+    return Table.from_frame({"i": who, "y": np.arange(len(who)) % 100}, schema)
+
+
+def test_cells_that_are_no_id_leave_their_row_out() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for cell in NO_IDS:
+            table = id_table([cell, "p", cell, "p"], 2)
+            assert table.kept.tolist() == [False, True, False, True]
+
+
+def test_ids_are_told_apart_by_their_content() -> None:
+    found = [set(id_keys(group)[0].tolist()) for group in SAME_IDS]
+    assert [len(keys) for keys in found] == [1] * len(SAME_IDS)
+    alone = [*set().union(*found), *id_keys(OTHER_IDS)[0].tolist()]
+    assert b"" not in alone
+    assert len(set(alone)) == len(SAME_IDS) + len(OTHER_IDS)
+
+
+def test_lists_name_one_person_in_every_container() -> None:
+    who = [["a", "1"], ["b", "1"], ["a", "1"], None, ["a", None], ["b", "1"]]
+    arrays: list[Any] = [
+        who,
+        pa.array(who),
+        pl.Series(who),
+        pd.Series(who),
+        pd.Series([None if cell is None else np.array(cell, dtype=object) for cell in who]),
+        pd.Series(pa.array(who), dtype=pd.ArrowDtype(pa.list_(pa.string()))),
+    ]
+    for cells in arrays:
+        for table in (
+            id_table(cells),
+            Table.from_frame(pa.table({"i": who, "y": [0] * 6}), id_table(who).schema),
+        ):
+            assert table.ids is not None
+            assert table.ids.tolist() == [0, 1]
+            assert table.kept.tolist() == [True, True, False, False, False, False]
+    assert id_table(pa.array([{"a": 1}, {"a": 2}])).n_rows == 0
+
+
+def test_who_leaves_takes_no_row_of_another_who_has_a_cell_of_that_type() -> None:
+    """Were all tuples one person, of whom the first row counts, another's row came where the first went."""
+    who = [("a", 1), ("b", 1), ("c", 1), datetime.timedelta(1), datetime.timedelta(2), "p"]
+    whole = id_table(who)
+    for gone in range(len(who)):
+        schema = whole.schema
+        label = [y for y in range(len(who)) if y != gone]
+        less = Table.from_frame({"i": [who[y] for y in label], "y": label}, schema)
+        assert set(less.label) == set(whole.label) - {gone}
 
 
 def test_missing_ids_are_dropped_or_rejected() -> None:

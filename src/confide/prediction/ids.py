@@ -71,13 +71,13 @@ def check_ids(ids: Any, rows: int | None = None) -> None:
     ------
     DataError
     """
-    shape = getattr(ids, "shape", None)
+    shape = loose.attribute(ids, "shape")
     if isinstance(shape, tuple) and len(shape) != 1:
         raise DataError(f"The ids have shape {shape}.", "Pass one id a row.")
     if isinstance(ids, str | bytes | bytearray | Mapping | Set) or not hasattr(ids, "__len__"):
         raise DataError(f"The ids are a {type(ids).__name__}.", "Pass a list, array or series of them.")
-    native = ids.to_native() if hasattr(ids, "to_native") else ids
-    declared = getattr(native, "dtype", getattr(native, "type", None))  # the latter of Arrow
+    native = ids.to_native() if loose.has(ids, "to_native") else ids
+    declared = loose.attribute(native, "dtype", loose.attribute(native, "type"))  # the latter of Arrow
     kind = loose.kind_of_type(declared)
     if kind in ("times", "complex") or (kind == "numbers" and not _whole(declared)):
         raise DataError(

@@ -12,6 +12,7 @@ import numpy as np
 from confide.errors import DataError, ParameterError, SchemaError
 from confide.prediction.certificate import Certificate, Labels, matrix
 from confide.prediction.erm import StronglyConvexERM
+from confide.prediction.ids import check_ids, names
 from confide.prediction.laws import whole
 from confide.prediction.model import public_classes
 from confide.prediction.named import MODELS, Recipe
@@ -20,6 +21,7 @@ from confide.prediction.recommend_rivals import Rivals
 from confide.prediction.recommendation import Asked, Recommendation, Trial
 from confide.prediction.rows import Floats, number, unit_rows
 from confide.privacy import Adjacency
+from confide.schema.loose import has
 
 #: Ridges of the mean objective and neighbours that are tried.
 ALPHAS = (1e-5, 3e-5, 1e-4, 3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -106,8 +108,8 @@ def recommend(
     public : bool
         Required for a `Table`, which usually is private: True says that this one may be shown.
     ids : sequence [n], optional
-        Whose row each public one is, with `max_rows_per_id`: folds keep persons together. Of a `Table` both
-        are its own.
+        Whose row each public one is, with `max_rows_per_id`: folds keep persons together. Read as in
+        `certify` (`confide.prediction.ids`); of one type, and none missing. Of a `Table` both are its own.
     max_rows_per_id : int, optional
         m: the private table's unit is a person of at most so many rows. Distances of m or more rows count
         persons, floor(k / m); an object that counts persons itself keeps its own.
@@ -158,7 +160,7 @@ def recommend(
     for name, value in (("releases", releases), ("certificates", certificates), ("models", models)):
         if isinstance(value, str):  # a sequence, but of letters
             raise ParameterError(f"The '{name}' parameter is the text {value!r:.80}.", "Pass a list.")
-    if hasattr(X, "schema"):
+    if has(X, "schema") and has(X, "chunks"):  # a Table: frames of polars and Arrow have a schema too
         if ids is not None or max_rows_per_id is not None:
             raise ParameterError("A Table has its ids itself.", "Leave ids and max_rows_per_id out.")
         ids, max_rows_per_id = _persons_of(X)
@@ -204,10 +206,10 @@ def _of_table(table: Any, y: Any, classes: Any, feature_bounds: Any, public: boo
         )
     if schema.label is None or schema.label.numeric:
         raise SchemaError("The schema has no label of categories.", "Declare the classes of the label.")
-    names = tuple(schema.label.categories)
+    classes = tuple(schema.label.categories)
     codes = np.concatenate([np.zeros(0), *(np.asarray(part.label) for part in table.chunks())])
-    labels = np.asarray(names)[np.where(codes < len(names), codes, 0).astype(np.int64)]
-    return encoded(table, schema), labels, names, BOX, row_norm(schema, None)
+    labels = np.asarray(classes)[np.where(codes < len(classes), codes, 0).astype(np.int64)]
+    return encoded(table, schema), labels, classes, BOX, row_norm(schema, None)
 
 
 def _persons_of(table: Any) -> tuple[Any, int | None]:
@@ -218,16 +220,37 @@ def _persons_of(table: Any) -> tuple[Any, int | None]:
     return np.concatenate(parts), table.schema.max_rows_per_id
 
 
+#: What the first byte of a name says (`confide.prediction.ids`).
+_KINDS = {b"i": "numbers", b"s": "text", b"b": "bytes", b"o": "dates, times or UUIDs", b"t": "tuples"}
+
+
 def _persons(ids: Any, most: int | None, rows: int) -> Labels | None:
-    """Return persons as numbers [n], or None where each row is one."""
+    """Return persons as numbers [n], or None where each row is one; ids are read as in `certify`.
+
+    Rows are public here, so that an id that names nobody may be told of; `certify` leaves its row out.
+    """
     if ids is None:
         return None
     if most is None:
         raise ParameterError("The 'ids' have no 'max_rows_per_id'.", "Pass both, or neither.")
-    held = np.asarray(ids)
-    if held.shape != (rows,):
-        raise DataError(f"The ids have shape {held.shape} for {rows} rows.", "Pass one id for each row.")
-    return np.unique(held, return_inverse=True)[1].astype(np.int64)
+    check_ids(ids)
+    if len(ids) != rows:
+        raise DataError(f"There are {len(ids)} ids for {rows} rows.", "Pass one id for each row.")
+    held = names(ids)
+    absent = held.count(None)
+    if absent:
+        raise DataError(
+            f"{absent} of the ids name nobody: they are missing, or no number, text, date or tuple of these.",
+            "Leave these rows out, as the private model will, or give them ids.",
+        )
+    kinds = sorted({_KINDS[name[:1]] for name in held if name is not None})
+    if len(kinds) > 1:
+        raise DataError(
+            f"The ids are of mixed types: {', '.join(kinds)}. 1 and '1' would be two persons.",
+            "Pass ids of one type, such as [str(one) for one in ids].",
+        )
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(held))}
+    return np.array([numbers[name] for name in held], dtype=np.int64)
 
 
 def _public_rows(X: Any, y: Any, known: Any) -> tuple[Floats, Labels]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from confide.schema import cells
 from confide.schema.column import Column
+from confide.schema.loose import unwrapped
 
 # Arrow makes its compute functions at import time, where type checkers cannot see them.
 pc: Any = importlib.import_module("pyarrow.compute")
@@ -227,17 +228,38 @@ def _encoded(values: pa.Array, convert: Callable[[list[Any]], np.ndarray], missi
 
 # ---- ids --------------------------------------------------------------------------------------------------
 
-#: An id is 16 bytes: "i" and 64 bits for a whole number, else "t" and 112 bits of a keyed hash of its text.
+#: An id is 16 bytes: "i" and 64 bits for a whole number, else "t" and 112 bits of a keyed hash of the cell.
 KEY_TYPE = "S16"
 
 
 def id_keys(values: pa.Array | list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return for each cell a fixed-size key that is equal for equal ids, and whether it is present.
 
+    ==============================================  ===================================================
+    cell                                            what it names
+    ==============================================  ===================================================
+    a number, a text, a date, a time, a UUID        an id by its text (`confide.schema.cells`)
+    bytes that are no UTF-8                         an id by themselves, which no text is
+    what stands for no value                        no id: its row is left out
+    a tuple, list or array [k] of such cells        one id; none where one of them is none. Of length 1: its
+                                                    cell
+    anything else: a dict, a set, a duration, a     no id
+    complex number, an object of another library
+    ==============================================  ===================================================
+
     Returns
     -------
     keys : bytes array [n], dtype `KEY_TYPE`
     present : bool array [n]
+
+    Notes
+    -----
+    *Neighbours stay neighbours.* The key of a cell, and whether it has one, is a function of that cell alone
+    and of the process's hash key: rows that two tables share have one key in both. A row without a key is
+    left out, and nothing is a function of it. So tables that differ in the rows of one person, whose cells
+    are of one name, differ in rows of one key or in none that count. Cells whose content Confide does not
+    know must not all have one key: who are several persons in truth would share the rows of one, and where
+    one of them leaves, rows of the others would come in their place.
     """
     if not isinstance(values, list) and pa.types.is_integer(values.type) and values.type != pa.uint64():
         present = ~np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
@@ -261,12 +283,48 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 def _text_keys(distinct: list[Any]) -> np.ndarray:
     out = np.zeros(len(distinct), dtype=KEY_TYPE)
     for index, cell in enumerate(distinct):
-        text, missing = cells.label(cell)
-        if missing:
-            continue
-        if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
-            out[index] = b"i" + int(text).to_bytes(8, "big", signed=True) + b"\x01"
-        else:
-            raw = text.encode("utf-8", errors="surrogatepass")
-            out[index] = b"t" + hashlib.blake2b(raw, digest_size=14, key=_HASH_KEY).digest() + b"\x01"
+        out[index] = _key(cell)
     return out
+
+
+def _key(cell: Any) -> bytes:
+    """Return the key of one id; empty where the cell is none."""
+    if type(cell) is str:
+        return _single_key(cell)
+    try:
+        cell = unwrapped(cell.as_py() if hasattr(cell, "as_py") else cell)
+        row = isinstance(cell, list | tuple) or (isinstance(cell, np.ndarray) and cell.ndim == 1)
+        if not row:
+            return _single_key(cell)
+        parts = [_single_key(part) for part in cell]
+    except Exception:  # whatever stands in the cell
+        return b""
+    return _hashed(b"".join(parts), "cells") if parts and all(parts) else b""
+
+
+def _single_key(cell: Any) -> bytes:
+    if isinstance(cell, bytes | bytearray) and not _is_utf8(cell):
+        return _hashed(bytes(cell), "bytes")
+    text = cells.content(cell)
+    if text is None:
+        return b""
+    if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        return b"i" + int(text).to_bytes(8, "big", signed=True) + b"\x01"
+    return _hashed(text.encode("utf-8", errors="surrogatepass"), "")
+
+
+def _hashed(raw: bytes, kind: str) -> bytes:
+    """Return the key of some content, another one for each kind.
+
+    Keys of parts that are joined have 10 bytes or 16, as their first one tells: no two rows are joined alike.
+    """
+    digest = hashlib.blake2b(raw, digest_size=14, key=_HASH_KEY, person=kind.encode()).digest()
+    return b"t" + digest + b"\x01"
+
+
+def _is_utf8(cell: bytes | bytearray) -> bool:
+    try:
+        bytes(cell).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -10,8 +10,12 @@ cell                                      in a numeric column    in a category o
 ``"1e+03"`` (how a float prints)          1000.0                 ``1000``
 ``"inf"``, ``float("inf")``, ``10**400``  inf (clipped later)    ``inf``
 ``"NA"``, ``"null"``, ``"nan"`` ...       missing                missing, unless it is declared
-other text, dates, lists, anything        missing                its text (dates in ISO form)
+other text, dates, times, UUIDs           missing                its text (dates in ISO form)
+anything else: lists, durations, objects  missing                ``<its type>``; see below
 ========================================  =====================  =============================
+
+As an id, the name of a type would make one person of all who have a cell of that type: such a cell is no id,
+but for tuples and lists of ids (`content`, `confide.schema.arrays.id_keys`).
 
 No cell raises. Text is trimmed of ASCII white space and compared with case, except for true and false.
 Integers beyond 2^53 keep every digit in category and id columns. A float32 is widened exactly, so float32
@@ -40,6 +44,8 @@ _INTEGER = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 _PRINTED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-][0-9]{2,3})?")
 _INFINITY = re.compile(r"([+-]?)inf(inity)?", re.IGNORECASE)
 _TRUTH = {"true": "1", "false": "0"}
+#: What has a text of its own, once scalars of NumPy and Arrow are plain.
+_TOLD = (str, int, float, Decimal, Fraction, datetime.date, datetime.time, uuid.UUID)
 
 
 def number(cell: Any) -> float:
@@ -105,6 +111,16 @@ def label(cell: Any) -> tuple[str, bool]:
     if isinstance(cell, uuid.UUID):
         return str(cell), False
     return f"<{type(cell).__name__}>", type(cell).__name__ in ("NAType", "NaTType")
+
+
+def content(cell: Any) -> str | None:
+    """Return a cell's `label`; None where the cell is missing, or the label only names its type."""
+    if type(cell) is str:  # what most are
+        text, missing = label_of_text(cell)
+        return None if missing else text
+    cell = _plain(cell)
+    text, missing = label(cell)
+    return text if isinstance(cell, _TOLD) and not missing else None
 
 
 def label_of_text(text: str) -> tuple[str, bool]:

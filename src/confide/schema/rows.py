@@ -12,7 +12,7 @@ import numpy as np
 
 from confide.errors import DataError
 from confide.schema.encode import Encoded, encode
-from confide.schema.loose import matrix_of
+from confide.schema.loose import attribute, has, matrix_of
 from confide.schema.model import Schema
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def table_of(X: Any, features: Mapping[str, Any] | None, names: Sequence[str]) -
     """
     if isinstance(X, Encoded):
         return columns_of(X, names)
-    if hasattr(X, "public_chunks"):
+    if has(X, "public_chunks"):
         return X
     path = isinstance(X, str | PathLike)
     if features is None:
@@ -152,15 +152,15 @@ def _numbers(X: Any, names: Sequence[str]) -> Any:
 
 def _named(X: Any) -> bool:
     """Whether rows have names for their columns."""
-    if hasattr(X, "tocsr"):  # SciPy's dictionary of keys is a dict
+    if has(X, "tocsr"):  # SciPy's dictionary of keys is a dict
         return False
-    structured = getattr(getattr(X, "dtype", None), "names", None)
-    return hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Mapping) or bool(structured)
+    structured = getattr(attribute(X, "dtype"), "names", None)
+    return has(X, "columns") or has(X, "column_names") or isinstance(X, Mapping) or bool(structured)
 
 
 def _records(X: Any) -> Any:
     """Return a list of dicts, one a row, as a dict of columns, a lazy frame collected, others as they are."""
-    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+    if has(X, "collect_schema") and has(X, "collect"):
         return X.collect()
     if not isinstance(X, list | tuple) or not X or not all(isinstance(row, Mapping) for row in X):
         return X

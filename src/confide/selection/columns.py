@@ -48,7 +48,7 @@ class Columns:
     """
 
     def __init__(self, X: Any, bound: float) -> None:
-        if hasattr(X, "tocsr"):
+        if loose.has(X, "tocsr"):
             X = canonical(X)
             self.sparse = True
         else:

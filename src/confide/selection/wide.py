@@ -198,7 +198,7 @@ class ScaledColumns(BlockColumns):
 
     def __init__(self, X: Any, bounds: Bounds) -> None:
         super().__init__((int(X.shape[0]), int(X.shape[1])), bounds)
-        self.filled = hasattr(X, "tocsc")
+        self.filled = loose.has(X, "tocsc")
         self.X: Any = X.tocsc() if self.filled else np.asarray(X)
         if not self.filled and self.X.dtype.kind == "O":
             self.X = loose.numbers(self.X)
@@ -349,7 +349,7 @@ def bounded(X: Any, bounds: Any) -> tuple[Any, float]:
     if isinstance(X, ParquetMatrix):
         source = ParquetColumns(X, declared)
         return source, source.bound
-    if hasattr(X, "tocsr"):
+    if loose.has(X, "tocsr"):
         X = canonical(X)
     if declared.symmetric is not None:
         return X, declared.symmetric

@@ -20,6 +20,7 @@ from confide.privacy import SEEDED, UNRECORDED, Adjacency, Event, Guarantee, gau
 from confide.privacy.exact import round_down
 from confide.privacy.losses import total_loss
 from confide.privacy.random_stopping import Stopping, gaussian_profile
+from confide.schema.loose import has
 from confide.tune.scoring import Rows, split
 
 #: Rows of a rehearsal on zeros; never the number of rows of the data, which may be secret.
@@ -343,7 +344,7 @@ def _public_cells(X: Any, public: Any) -> Any:
     """Return X with zeros in place of its private columns, whose cells are not looked at."""
     if public.all():
         return X
-    if hasattr(X, "tocsr"):
+    if has(X, "tocsr"):
         from scipy.sparse import csr_matrix
 
         kept = np.flatnonzero(public)
