@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -199,3 +200,12 @@ def test_nothing_is_as_large_as_the_matrix(tmp_path):
     tracemalloc.stop()
     assert set(model.support_) == {7, 40_000}
     assert peak < 100e6  # the matrix as float64 has 80 MB, p x p has 20 GB; trees and columns are in it
+
+
+def test_a_column_that_is_called_as_a_method_of_matrices_is_a_column():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (9, 2)), np.linspace(-1, 1, 9)
+    frame = pd.DataFrame(X, columns=["tocsr", "tocsc"])
+    plain, found = (SubsetProblem(M, y, 1, feature_bound=1, target_bound=1) for M in (X, frame))
+    assert found.score([0]) == plain.score([0])
+    plain, found = (ScaledColumns(M, Bounds.of((-1, 2))) for M in (X, frame))
+    np.testing.assert_array_equal(found._read([0, 1]), plain._read([0, 1]))

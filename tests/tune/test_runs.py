@@ -11,7 +11,7 @@ import confide
 from confide.errors import DataError, ParameterError
 from confide.privacy import Adjacency, Event
 from confide.privacy.random_stopping import stopping
-from confide.tune.runs import price_of_run
+from confide.tune.runs import _public_cells, price_of_run
 
 OPTIONS = {"epsilon": 1, "delta": 1e-6, "expected_runs": 3}
 
@@ -215,3 +215,9 @@ def test_no_warning_counts_the_runs():
             )  # fmt: skip
         counts.add(len(caught))
     assert counts == {1}
+
+
+def test_a_column_that_is_called_as_a_method_of_matrices_is_a_column():
+    frame = pd.DataFrame({"tocsr": [1.0, 2.0], "b": [3.0, 4.0]})
+    found = _public_cells(frame, np.array([True, False]))
+    pd.testing.assert_frame_equal(found, frame.assign(b=0.0))

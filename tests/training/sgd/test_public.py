@@ -15,6 +15,7 @@ from sklearn.base import clone
 from confide.errors import DataError
 from confide.ledger import Ledger
 from confide.training import PrivateRegressor, TableModel
+from confide.training.engines.table_model import of_arrays
 from confide.training.hybrid import fit_hybrid
 from confide.training.sgd import SGDRequest, fit
 from confide.training.sgd.public import check_names, names_of, public_cells
@@ -93,6 +94,9 @@ def test_a_frame_may_call_its_columns_as_arrays_call_their_attributes():
     bounds = [(-1, 1)] * len(ATTRIBUTES)
     frame = pd.DataFrame(wide, columns=ATTRIBUTES)
     np.testing.assert_array_equal(public_cells(frame), wide)
+    model = fit(frame, None, Y, request()).model
+    saved = TableModel.from_dict(of_arrays(model, len(ATTRIBUTES), 0, model.columns).to_dict())
+    np.testing.assert_array_equal(saved.predict(frame[ATTRIBUTES[::-1]]), model.predict(frame))
     asked = request(adjacency="replace_private_part", private_bounds=bounds)
     plain = fit(wide, wide, Y, asked).model
     found = fit(frame, frame, Y, asked).model
