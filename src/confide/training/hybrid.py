@@ -108,8 +108,8 @@ def fit_hybrid(
 
     Parameters
     ----------
-    X_public : array of shape (n, p)
-        p >= 1.
+    X_public : array, sparse matrix or frame of shape (n, p)
+        p >= 1; as in `confide.training.sgd.fit`.
     X_private : array or frame of shape (n, q), or None
         Read after the charge, as in `confide.training.sgd.fit`: no cell decides an exception.
     y : array or list of shape (n,) or (n, 1)

@@ -80,10 +80,9 @@ def check_times(X: Any, name: str) -> None:
     ------
     DataError
     """
-    kinds = [loose.attribute(X, "dtype")]
-    if kinds == [None]:
-        kinds = loose.attribute(X, "dtypes", getattr(loose.attribute(X, "schema"), "types", ()))
-    for kind in kinds:
+    own = loose.attribute(X, "dtype")
+    several = loose.attribute(X, "dtypes", getattr(loose.attribute(X, "schema"), "types", ()))
+    for kind in several if own is None else [own]:
         if loose.kind_of_type(kind) == "times":
             raise DataError(
                 f"A column of {name} holds dates or times ({kind}).",
