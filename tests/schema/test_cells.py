@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 import time
 import uuid
 import warnings
@@ -224,3 +225,26 @@ def test_a_signalling_nan_warns_of_nothing(kind: str, bits: int) -> None:
             assert np.isnan(arrays.numbers(arrays.arrow_array(form))).tolist() == [False, True, False]
         for form in (wide, list(wide)):
             assert arrays.numbers(arrays.arrow_array(form)).tolist() == [1.0, math.inf, 1.0]
+
+
+@pytest.mark.parametrize("most", [640, 4300, 0])
+def test_the_limit_on_digits_decides_nothing(most: int) -> None:
+    column = Column("c", "private", categories=["c0", "1" + "0" * 700])
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(most)
+    try:
+        for power in (1, 19, 639, 640, 700, 4299, 4300, 9000):
+            digits = "1" + "0" * power
+            for cell in (10**power, digits, f"+00{digits}", f" {digits}.000 ", digits.encode()):
+                assert cells.label(cell) == (digits, False)
+            for cell in (-(10**power), f"-{digits}", f"-0{digits}."):
+                assert cells.label(cell) == (f"-{digits}", False)
+            found = arrays.codes(arrays.arrow_array(["c0", digits, 10**power]), column)
+            assert found.tolist() == [0, *[1 if power == 700 else column.other_code] * 2]
+            keys, present = arrays.id_keys(arrays.arrow_array([digits, 10**power, f"-{digits}"]))
+            assert keys[0] == keys[1] != keys[2]
+            assert present.all()
+        for cell in ("-0", "+000", "0" * 5000, "-" + "0" * 5000 + ".0"):
+            assert cells.label(cell) == ("0", False)
+    finally:
+        sys.set_int_max_str_digits(before)

@@ -39,7 +39,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "<na>
 
 # Each digit can be matched in one way only: "[0-9]+\.?[0-9]*" takes quadratic time on a long run of digits.
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_INTEGER = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+_INTEGER = re.compile(r"([+-]?)([0-9]+)(\.0*)?")
 # Codes such as "12E3" are names, not numbers; only the spelling that a printed float has is a number.
 _PRINTED = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-][0-9]{2,3})?")
 _INFINITY = re.compile(r"([+-]?)inf(inity)?", re.IGNORECASE)
@@ -130,8 +130,9 @@ def label_of_text(text: str) -> tuple[str, bool]:
     if truth is not None:
         return truth, False
     whole = _INTEGER.fullmatch(text)
-    if whole and len(text) < 4000:  # int() refuses longer texts
-        return _digits(int(whole[1])), False
+    if whole:  # not through int(): how many digits it takes is a setting of the interpreter
+        digits = whole[2].lstrip("0") or "0"
+        return ("-" if whole[1] == "-" and digits != "0" else "") + digits, False
     if _PRINTED.fullmatch(text):
         return _float_text(float(text)), False
     return text, text.lower() in MISSING_WORDS
@@ -140,8 +141,8 @@ def label_of_text(text: str) -> tuple[str, bool]:
 def _digits(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # beyond the interpreter's limit on digits
-        return hex(value)
+    except ValueError:  # beyond the interpreter's limit on digits, which decimals do not have
+        return str(Decimal(value))
 
 
 def _float_text(value: float) -> str:
