@@ -318,3 +318,54 @@ def _csv(folder: Path, text: str) -> Path:
     path = folder / "t.csv"
     path.write_text(text, encoding="utf-8", newline="")
     return path
+
+
+def narrow(*chunks: list[str]) -> pa.ChunkedArray:
+    """Cells by dictionaries that hold what their own chunk needs, with 8-bit indices."""
+    packed = []
+    for cells in chunks:
+        known = list(dict.fromkeys(cells))
+        indices = pa.array([known.index(cell) for cell in cells], pa.int8())
+        packed.append(pa.DictionaryArray.from_arrays(indices, pa.array(known)))
+    return pa.chunked_array(packed)
+
+
+@pytest.mark.parametrize("last", ["c1", "c127"])
+def test_no_number_of_distinct_cells_chooses_a_type(last: str, tmp_path: Path, same: Same) -> None:
+    first = [f"c{row % 100}" for row in range(127)]
+    rest = [*(f"c{100 + row % 27}" for row in range(126)), last]
+    cells = narrow(first, rest)
+    schema = Schema.of(
+        {"table": {"name": "t", "declared_by": "x", "max_rows_per_id": 5},
+         "columns": {"x": {"role": "private", "categories": ["c0", "c1", "c127"]},
+                     "i": {"role": "id"}, "y": {"role": "label", "categories": ["c2", "c126"]}}}
+    )  # fmt: skip
+    want = Table.from_frame(dict.fromkeys("xiy", first + rest), schema)
+    table = pa.table(dict.fromkeys("xiy", cells))
+    same(Table.from_frame(dict.fromkeys("xiy", cells), schema), want)
+    same(Table.from_frame(table, schema), want)
+    path = tmp_path / "t.arrows"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    same(Table.read(path, schema), want)
+    for rows in (1, 100, 254):
+        chunks = Table.scan(path, schema, chunk_rows=rows).chunks()
+        assert np.array_equal(np.concatenate([chunk.private.matrix for chunk in chunks]), want.private.matrix)
+
+
+@pytest.mark.parametrize("last", ["c1", "c127"])
+def test_chunks_that_arrow_cannot_join_are_read_by_cells(last: str) -> None:
+    first = [f"c{row % 100}" for row in range(127)]
+    flat = narrow(first, [*(f"c{100 + row % 27}" for row in range(126)), last])
+    ends = pa.array(range(128), pa.int32())
+    nested = pa.chunked_array([pa.ListArray.from_arrays(ends, chunk) for chunk in flat.chunks])
+    lists = pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([[cell]]))
+            for cell in (*first, last)
+        ]
+    )
+    schema = Schema.of({"columns": {"x": {"role": "private", "categories": ["c0", "c1"]}}})
+    for cells in (nested, lists):
+        told = Table.from_frame({"x": cells}, schema).private.matrix
+        assert np.array_equal(told, Table.from_frame({"x": cells.to_pylist()}, schema).private.matrix)

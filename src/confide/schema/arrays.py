@@ -81,18 +81,41 @@ def _from_list(values: list[Any]) -> pa.Array | list[Any]:
     return values
 
 
-def _single(values: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.unify_dictionaries()
+def _single(values: pa.ChunkedArray) -> pa.Array | list[Any]:
+    """Join chunks; list their cells where Arrow cannot, such as dictionaries of lists that differ."""
     if values.num_chunks == 0:
         return pa.array([], type=values.type)
     if values.num_chunks == 1:
         return values.chunk(0)
-    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+    try:
+        return _joined(values)
+    except Exception:  # some depend on what the chunks hold
+        return [cell for chunk in values.chunks for cell in _cells(chunk)]
+
+
+def _joined(values: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = pa.chunked_array([_wide(chunk) for chunk in values.chunks]).unify_dictionaries()
+    elif pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         # Together they may pass the two gigabytes that 32-bit offsets reach.
-        values = values.cast(pa.large_string() if pa.types.is_string(values.type) else pa.large_binary())
+        values = values.cast(_large(values.type))
     merged = values.combine_chunks()
     return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks)
+
+
+def _wide(chunk: pa.Array) -> pa.Array:
+    """Return a dictionary array that has room for the values of all chunks.
+
+    How many values the chunks hold together is secret; the type that one chunk came in may be too narrow.
+    """
+    table = chunk.dictionary
+    if pa.types.is_string(table.type) or pa.types.is_binary(table.type):
+        table = table.cast(_large(table.type))
+    return pa.DictionaryArray.from_arrays(chunk.indices.cast(pa.int64()), table)
+
+
+def _large(kind: pa.DataType) -> pa.DataType:
+    return pa.large_string() if pa.types.is_string(kind) else pa.large_binary()
 
 
 def _text(values: pa.Array) -> pa.Array | list[Any]:
