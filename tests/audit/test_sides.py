@@ -87,7 +87,7 @@ TABLES = [
 @pytest.mark.parametrize(("name", "word"), TABLES)
 def test_a_warning_that_quotes_private_text_is_seen(monkeypatch, name, word):
     (made,) = members(name, word)
-    monkeypatch.setattr(odd, "warn_of_text", _warns_of_private)
+    monkeypatch.setattr(odd, "public_text", _warns_of_private)
     assert broken(made) == SAYS
 
 
@@ -251,7 +251,7 @@ def test_a_fit_that_holds_its_table_is_seen(monkeypatch):
 
 def test_a_replay_of_variants_sees_what_they_show(monkeypatch):
     """So does a quick audit, of all of them."""
-    monkeypatch.setattr(odd, "warn_of_text", _warns_of_private)
+    monkeypatch.setattr(odd, "public_text", _warns_of_private)
     (made,) = (c for c in claims("training.adassp.add_remove_one"))
     own = list(made.pairs())[:1]
     found = options.check(made, own, own)
@@ -268,7 +268,7 @@ def test_variants_on_the_side(monkeypatch):
     assert held.note == f"{len(options.variants(made))} variants"
     chosen = [options.aside(made, 1, seed=seed).tried for seed in range(2)]
     assert chosen == [1, 1]
-    monkeypatch.setattr(odd, "warn_of_text", _warns_of_private)
+    monkeypatch.setattr(odd, "public_text", _warns_of_private)
     found = options.aside(made)
     assert (found.verdict, found.layer) == (Verdict.BROKEN, "side channels")
     assert "[text, frame" in found.note

@@ -11,6 +11,7 @@ from confide.pipeline.request import make_budget, make_fit, make_sparse_request
 from confide.pipeline.result import SparseModel, SparseResult
 from confide.privacy import Adjacency, Guarantee
 from confide.schema import Schema
+from confide.schema.odd import telling
 from confide.selection.front import candidates_of, centred_label, encoded
 from confide.selection.problem import check_rows
 from confide.training.coefficients import check_rows as check_fitted_rows
@@ -118,6 +119,7 @@ def select_and_fit(  # pyright: ignore[reportInconsistentOverload]
 
         rehearse(ledger, request.guarantee, table=table, analyst=analyst)
         return request.guarantee
+    table = telling(table, relation)
     if relation is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
         rows = int(getattr(table, "n_rows", 0))
         if request.selection is not None:

@@ -18,6 +18,7 @@ from confide.prediction.named import Recipe
 from confide.prediction.persons import Persons, per_person
 from confide.prediction.votes import TeacherVotes
 from confide.privacy import Adjacency
+from confide.schema.odd import telling
 
 #: Encoded columns lie within it, whatever the table holds.
 BOX = (-1.0, 1.0)
@@ -181,6 +182,7 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
     if dry_run:
         return provenance(facts)
     held = resolve(ledger)
+    table = telling(table, recipe.relation)
     X = encoded(table, schema)
     if schema.max_rows_per_id:  # a person's answers are as stable as those of so many rows together
         recipe = replace(recipe, answer_epsilon=answer_epsilon / schema.max_rows_per_id)

@@ -1,17 +1,21 @@
 """Cells of public rows and columns that do not fit their declaration: a person should hear of them.
 
-A cell of a label or private column of a table is never mentioned. That of a public column may be, and so may
-all cells of rows that a released model is asked about: they are public to who asks.
+A cell of a label or private column of a table is never mentioned. That of a public column is where the
+relation of a release leaves public columns public, which only a front door knows: cleaning says nothing, and
+front doors ask for a table that does (`telling`). All cells of rows that a released model is asked about may
+be told: they are public to who asks.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from confide.privacy.adjacency import Adjacency
 from confide.schema import arrays
 from confide.schema.cells import label
 
@@ -19,8 +23,8 @@ if TYPE_CHECKING:
     from confide.schema.column import Column
 
 
-def warn_of_text(column: Column, cells: Any, values: np.ndarray) -> None:
-    """Warn where a public numeric column has cells that are neither numbers nor missing, such as text.
+def public_text(column: Column, cells: Any, values: np.ndarray) -> bool:
+    """Return whether a public numeric column has cells that are neither numbers nor missing, such as text.
 
     Parameters
     ----------
@@ -29,21 +33,56 @@ def warn_of_text(column: Column, cells: Any, values: np.ndarray) -> None:
     cells : Arrow array, or list of cells
     values : float64 array [n]
         What `arrays.numbers` read.
+    """
+    return column.role == "public" and column.numeric and holds_text(cells, values)
+
+
+def telling(table: Any, adjacency: Adjacency) -> Any:
+    """Return a table that warns of text in public numeric columns where the relation leaves them public.
+
+    ========================================  ==========================================================
+    relation                                  what is told
+    ========================================  ==========================================================
+    REPLACE_LABEL, REPLACE_PRIVATE_PART       each such column, once
+    REPLACE_ONE, ADD_REMOVE_ONE               nothing: one row would decide it, and the row is secret
+    ========================================  ==========================================================
+
+    Parameters
+    ----------
+    table : Table or ChunkedTable
+        The second warns when its rows are read.
+    adjacency : Adjacency
+        Of the release that reads the table.
+    """
+    public = adjacency in (Adjacency.REPLACE_LABEL, Adjacency.REPLACE_PRIVATE_PART)
+    return table.telling() if public and hasattr(table, "telling") else table
+
+
+def warn_of_text(names: Iterable[str], told: set[str]) -> None:
+    """Warn of public columns with text, once a column.
+
+    Parameters
+    ----------
+    names : iterable of str
+    told : set of str
+        Columns that were told before; the others are added.
 
     Warns
     -----
     UserWarning
-        Once a column: the message is the same for every chunk.
+        The message does not depend on which cells, or how many, are text.
     """
-    if column.role != "public" or not column.numeric or not holds_text(cells, values):
-        return
-    warnings.warn(
-        f"Public column {column.name!r} is declared numeric and has cells that are no numbers, such as text "
-        "or dates. They count as missing and are imputed. Mend the data, declare categories, or declare "
-        "missing = 'reject' to have them refused.",
-        UserWarning,
-        stacklevel=5,
-    )
+    for name in names:
+        if name in told:
+            continue
+        told.add(name)
+        warnings.warn(
+            f"Public column {name!r} is declared numeric and has cells that are no numbers, such as text "
+            "or dates. They count as missing and are imputed. Mend the data, declare categories, or declare "
+            "missing = 'reject' to have them refused.",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 class Tally:

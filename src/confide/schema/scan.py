@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +52,7 @@ class ChunkedTable(Passes):
         self._parts = parts
         self._count = count
         self._tally = tally
+        self._told: set[str] | None = None
 
     @classmethod
     def open(
@@ -104,12 +106,19 @@ class ChunkedTable(Passes):
         limiter = None if rows is None else PersonLimiter(rows)
         if self._tally is None:
             for part in self._parts(read):
-                yield build(self.schema, part, limiter, cleaned, lazy=True)
+                table = build(self.schema, part, limiter, cleaned, lazy=True)
+                yield table if self._told is None else table.telling(self._told)
             return
         tally = self._tally()
         for part in self._parts(read):
             yield build(self.schema, part, limiter, cleaned, notice=tally.add)
         tally.warn()
+
+    def telling(self) -> ChunkedTable:
+        """Return the same table, which warns of text in public numeric columns; see `odd.telling`."""
+        made = copy.copy(self)
+        made._told = set()
+        return made
 
     def counted(self) -> ChunkedTable:
         """Return the same table for rows that are public altogether: each pass warns of odd cells."""

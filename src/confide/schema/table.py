@@ -180,7 +180,8 @@ class Table(Passes):
     Notes
     -----
     Cleaning is per cell (see `Column`): changing one row's cells changes that row of the matrices alone,
-    raises nothing, and is in no message. ``repr`` shows the schema only.
+    raises nothing, and is in no message. ``repr`` shows the schema only. Front doors whose relation leaves
+    public columns public warn of text in those that are declared numeric (`telling`).
 
     A table from a file keeps the cells of its label and private columns unparsed until they are asked for,
     so that a fit parses them after its charge. Arrow files, which are not copied into memory, and frames,
@@ -193,11 +194,13 @@ class Table(Passes):
         cleaned: Mapping[str, np.ndarray],
         n_rows: int,
         kept: np.ndarray | None = None,
+        text: tuple[str, ...] = (),
     ) -> None:
         self.schema = schema
         self.n_rows = n_rows
         self._cleaned = cleaned if isinstance(cleaned, _Cells) else _Cells(cleaned)
         self._kept = kept
+        self._text = text
 
     # ---- ways in ------------------------------------------------------------------------------------------
 
@@ -322,6 +325,13 @@ class Table(Passes):
         """Yield this table as the one chunk."""
         yield self
 
+    def telling(self, told: set[str] | None = None) -> Table:
+        """Warn of text in public numeric columns but those `told`; see `odd.telling`, which knows when to."""
+        from confide.schema.odd import warn_of_text
+
+        warn_of_text(self._text, set() if told is None else told)
+        return self
+
     def take(self, rows: np.ndarray) -> Table:
         """Return some rows, by number or by mask, as a table of its own.
 
@@ -330,7 +340,8 @@ class Table(Passes):
         rows = np.array(rows)
         part = {name: values[rows] for name, values in self._cleaned.items()}
         later = {name: partial(_rows_of, self._cleaned, name, rows) for name in self._cleaned.later}
-        return Table(self.schema, _Cells(part, later), len(np.arange(self.n_rows)[rows]))
+        count = len(np.arange(self.n_rows)[rows])
+        return Table(self.schema, _Cells(part, later), count, text=self._text)
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{column.name} ({column.role})" for column in self.schema.columns)
@@ -369,8 +380,8 @@ def build(
     lazy : bool
         Whether private columns and the label are cleaned when first asked for; `columns` must not change.
     notice : callable, optional
-        Hears of each column's raw cells, and of their numbers or codes. None: `odd.warn_of_text`, of public
-        numeric columns. Only rows that are public altogether may have another.
+        Hears of each column's raw cells, and of their numbers or codes. Only rows that are public altogether
+        may have one that speaks. None: the table notes public columns with text, and says nothing.
 
     Raises
     ------
@@ -382,6 +393,8 @@ def build(
     cleaned: dict[str, np.ndarray] = {}
     later: dict[str, Any] = {}
     kept: np.ndarray | None = None
+    text: list[str] = []
+    notice = notice or partial(_note, text)
     n_rows = len(next(iter(columns.values()), ()))
     for column in schema.columns:
         if names is not None and column.name not in names:
@@ -402,19 +415,24 @@ def build(
     if kept is not None and not kept.all():
         cleaned = {name: values[kept] for name, values in cleaned.items()}
     pending = {name: partial(_clean, schema[name], raw, kept, notice) for name, raw in later.items()}
-    return Table(schema, _Cells(cleaned, pending), n_rows if kept is None else int(kept.sum()), kept)
+    count = n_rows if kept is None else int(kept.sum())
+    return Table(schema, _Cells(cleaned, pending), count, kept, tuple(text))
+
+
+def _note(text: list[str], column: Column, cells: Any, values: np.ndarray) -> None:
+    from confide.schema import odd
+
+    if odd.public_text(column, cells, values):
+        text.append(column.name)
 
 
 def _clean(
     column: Column,
     raw: Any,
     kept: np.ndarray | None,
-    notice: Callable[[Column, Any, np.ndarray], None] | None,
+    notice: Callable[[Column, Any, np.ndarray], None],
 ) -> np.ndarray:
     from confide.schema import arrays
-
-    if notice is None:
-        from confide.schema.odd import warn_of_text as notice
 
     cells = arrays.arrow_array(raw)
     if column.numeric:

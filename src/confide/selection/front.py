@@ -10,6 +10,7 @@ import numpy as np
 
 from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
 from confide.privacy import GAP_CONDITION, MEANINGS, UNRECORDED, Adjacency, Guarantee
+from confide.schema.odd import telling
 from confide.selection.request import Request, make_request
 from confide.selection.result import SelectionResult, Status
 
@@ -129,6 +130,7 @@ def select(  # pyright: ignore[reportInconsistentOverload]
         rehearse(ledger, request.guarantee, table=table, analyst=analyst)
         return request.guarantee
 
+    table = telling(table, relation)
     if relation is not Adjacency.ADD_REMOVE_ONE:  # there n is secret
         from confide.selection.problem import check_rows
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from confide.errors import ParameterError, SchemaError, UncertifiedWarning, UnsupportedError
 from confide.privacy import Adjacency, Guarantee
+from confide.schema.odd import telling
 from confide.schema.rows import stacked
 from confide.training import engines
 from confide.training.design import Source
@@ -245,6 +246,7 @@ def prepared(
         nonprivate,
     )
     prepare = _linear if chosen in ENGINES and not classes else _engine
+    table = telling(table, relation)
     return prepare(table, ask, powers, Charge(ledger, table, analyst, label or "train"))
 
 
