@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from confide.errors import RefusedError
 from confide.ledger.ledger import Ledger, resolve
 from confide.ledger.records import Preview, Reservation
@@ -53,6 +55,9 @@ def charged(
 ) -> Iterator[Reservation | None]:
     """Charge `guarantee` before the block and settle after it; an exception inside leaves the charge.
 
+    NumPy ignores all errors of floats inside, whatever the process has set (`numpy.seterr`): whether a private
+    cell underflows or overflows decides no exception and no warning.
+
     Parameters
     ----------
     ledger : Ledger, URL with ``#dataset``, or None
@@ -73,14 +78,15 @@ def charged(
         If the dataset belongs to a table with other secrets; before the charge where the ledger knows it.
     """
     book = resolve(ledger)
-    if book is None:
-        yield None
-        return
-    if table is not None:
-        book.check_schema(table.schema.secrets)
-    reservation = book.reserve(guarantee, analyst=analyst, label=label)
-    version = None
-    if table is not None:
-        version = book.bind(table.schema.secrets, table.content_tag(book.tag_key))
-    yield reservation
-    book.settle(reservation, version=version)
+    with np.errstate(all="ignore"):
+        if book is None:
+            yield None
+            return
+        if table is not None:
+            book.check_schema(table.schema.secrets)
+        reservation = book.reserve(guarantee, analyst=analyst, label=label)
+        version = None
+        if table is not None:
+            version = book.bind(table.schema.secrets, table.content_tag(book.tag_key))
+        yield reservation
+        book.settle(reservation, version=version)

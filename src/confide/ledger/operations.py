@@ -224,17 +224,22 @@ class Bind:
     tag: str
 
     def apply(self, session: Session) -> int:
-        """Return the version number; a tag that was seen before keeps its number."""
+        """Return the version number; a tag that was seen before keeps its number.
+
+        An entry is written in either case: whether private cells are those of the last time does not show in
+        how many entries there are, which results and reports name.
+        """
         versions = session.versions()
-        for number, (digest, tag) in enumerate(versions, start=1):
+        for digest, _ in versions:
             same_schema(session.dataset.name, digest, self.schema_digest)
-            if tag == self.tag:
-                return number
-        versions.append((self.schema_digest, self.tag))
-        number = len(versions)
+        seen = next((number for number, held in enumerate(versions, start=1) if held[1] == self.tag), None)
+        number = seen or len(versions) + 1
         session.append(
             chain.VERSION, {"schema_digest": self.schema_digest, "tag": self.tag, "version": number}
         )
+        if seen is not None:
+            return number
+        versions.append((self.schema_digest, self.tag))
         session.statements.append(
             (
                 "INSERT INTO confide_version (dataset_id, version, schema_digest, tag) VALUES (?, ?, ?, ?)",

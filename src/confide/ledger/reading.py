@@ -164,7 +164,7 @@ def show(store: Store, connection: Connection, dataset: Dataset, seen: Sequence[
             reservations[row[3]]["status"] = "settled"
             if fields["version"] is not None:
                 reservations[row[3]]["version"] = fields["version"]
-        elif row[1] == chain.VERSION:
+        elif row[1] == chain.VERSION and fields["version"] > len(versions):  # another names an earlier one
             versions.append(
                 {
                     "version": fields["version"],
@@ -352,7 +352,9 @@ def verify(
             if not keys.note(fields):
                 raise _damage(dataset, number, "gives out or ends a key for the second time, or another's")
         else:
-            versions.append((fields["version"], fields["schema_digest"], fields["tag"]))
+            named = fields["version"], fields["schema_digest"], fields["tag"]
+            if named not in versions:
+                versions.append(named)
         account = None
         if analyst is not None:
             parts = limits[analyst], spent.get(analyst, zero(budget))
