@@ -128,6 +128,24 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
             door()
 
 
+def test_names_that_nobody_declared_may_be_equal(tmp_path: Path) -> None:
+    """Those of a CSV file without a line of names are cells of its first row."""
+    pq.write_table(pa.table([[1], [2], [3], [0]], names=["b", "b", "a", "y"]), tmp_path / "t.parquet")
+    feather = pa.table([[1], [2], [3], [0]], names=["b", "b", "a", "y"])
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, feather.schema) as writer:
+        writer.write_table(feather)
+    for path in (_csv(tmp_path, "b,b,a,y\n1,2,3,0\n"), tmp_path / "t.parquet", tmp_path / "t.arrow"):
+        assert Table.read(path, SMALL).values("a").tolist() == [SMALL["a"].upper]
+        assert Table.scan(path, SMALL).n_rows == 1
+    for door in (Table.read, Table.scan):
+        told = set()
+        for row in ("0.5,0.25,0.75", "0.5,0.25,0.5", "a,0.25,0.25", "a,a,0.5"):
+            with pytest.raises(DataError, match="no column") as caught:
+                door(_csv(tmp_path, row + "\n1,2,3\n"), SMALL)
+            told.add(str(caught.value).replace("'y'", "'a'"))
+        assert len(told) == 1
+
+
 def test_names_that_are_no_text_and_odd_names(same: Same, tmp_path: Path) -> None:
     declared = Schema((Column("0", "public", 0, 1), Column("1", "label", 0, 1)))
     want = Table.from_frame({"0": [0.5], "1": [1]}, declared)

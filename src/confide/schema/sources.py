@@ -293,15 +293,8 @@ def looks_like_data(names: Sequence[str]) -> list[int]:
     ]
 
 
-def distinct_names(names: Sequence[str], quotable: Sequence[str] | None = None) -> None:
+def distinct_names(names: Sequence[str]) -> None:
     """Check that no column name stands twice.
-
-    Parameters
-    ----------
-    names : sequence of str
-    quotable : sequence of str, optional
-        Names that the message may quote; None: all of them. Those of a file without a line of names are
-        cells of its first row.
 
     Raises
     ------
@@ -311,12 +304,13 @@ def distinct_names(names: Sequence[str], quotable: Sequence[str] | None = None) 
     counts = Counter(names)
     for name in names:
         if counts[name] > 1:
-            which = f"The column name {name!r}" if quotable is None or name in quotable else "A column name"
-            raise DataError(f"{which} stands twice in the data.", "Rename one of the columns.")
+            raise DataError(
+                f"The column name {name!r} stands twice in the data.", "Rename one of the columns."
+            )
 
 
 def check_names(names: Sequence[str], schema: Schema, *, quote: bool = True) -> None:
-    """Check that no name stands twice and that each declared column is there; others are ignored.
+    """Check that each declared column is there, and once; other names are ignored.
 
     Parameters
     ----------
@@ -324,20 +318,20 @@ def check_names(names: Sequence[str], schema: Schema, *, quote: bool = True) -> 
     schema : Schema
     quote : bool
         Whether a message may quote `names`. Those of a frame are names; the first line of a file may be its
-        first row, so that only the declared names are told.
+        first row, so that only the declared names are told, and whether two others are equal is not.
 
     Raises
     ------
     DataError
         Names the column.
     """
-    distinct_names(names, None if quote else schema.names)
     for name in schema.names:
         if name not in names:
             # Names of columns that nobody declared are still public structure: they may be offered.
             close = suggestion(name, names) if names and quote else ""
             remedy = close if close.startswith("Did") else "Add it, or take it out of the schema."
             raise DataError(f"The data have no column {name!r}.", remedy)
+    distinct_names([name for name in names if name in schema.names])
 
 
 def is_dask(thing: Any) -> bool:
