@@ -55,7 +55,7 @@ def charged(
 ) -> Iterator[Reservation | None]:
     """Charge `guarantee` before the block and settle after it; an exception inside leaves the charge.
 
-    NumPy ignores all errors of floats inside, whatever the process has set (`numpy.seterr`): whether a private
+    NumPy ignores all errors of floats inside, whatever the process has set (`numpy.seterr`): that a private
     cell underflows or overflows decides no exception and no warning.
 
     Parameters

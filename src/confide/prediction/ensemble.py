@@ -224,4 +224,5 @@ class FittedEnsemble:
 
 
 def _fitted(certificate: Certificate, X: NDArray[np.float64], y: Labels, names: NDArray[Any]) -> Certified:
-    return copy.deepcopy(certificate).fit(X, y, ids=names)
+    with np.errstate(all="ignore"):  # a worker of joblib has settings of its own
+        return copy.deepcopy(certificate).fit(X, y, ids=names)

@@ -229,7 +229,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
                 _check_distinct(ids)
         facts = Facts(known, recipe.relation, p, unit, marks=recipe.marks)
         facts = replace(facts, provenance=provenance(facts, certificate))
-        self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
+        with np.errstate(all="ignore"):  # no setting of the process turns a private cell into an exception
+            self.model_ = CertifiedModel(certificate.fit(matrix, codes, ids=ids), facts)
         self.classes_ = known
         return self
 

@@ -183,11 +183,12 @@ def certify(  # pyright: ignore[reportInconsistentOverload]
         return provenance(facts)
     held = resolve(ledger)
     table = telling(table, recipe.relation)
-    X = encoded(table, schema)
-    if schema.max_rows_per_id:  # a person's answers are as stable as those of so many rows together
-        recipe = replace(recipe, answer_epsilon=answer_epsilon / schema.max_rows_per_id)
-    built = recipe.build(len(classes), BOX, width, X.shape[0])
-    fitted = _fit(table, recipe, built, X, _labels(table, len(classes)))
+    with np.errstate(all="ignore"):  # no setting of the process turns a private cell into an exception
+        X = encoded(table, schema)
+        if schema.max_rows_per_id:  # a person's answers are as stable as those of so many rows together
+            recipe = replace(recipe, answer_epsilon=answer_epsilon / schema.max_rows_per_id)
+        built = recipe.build(len(classes), BOX, width, X.shape[0])
+        fitted = _fit(table, recipe, built, X, _labels(table, len(classes)))
     facts = replace(facts, provenance=provenance(facts, built))
     return CertifiedModel(fitted, facts, ledger=held, random_state=random_state)
 
