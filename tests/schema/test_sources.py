@@ -128,6 +128,19 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
             door()
 
 
+@pytest.mark.parametrize("before", [0, 1, 1000])
+def test_a_row_of_16_mib_is_read_wherever_it_stands(tmp_path: Path, before: int) -> None:
+    """As docs/guarantee.md promises; the cell is in a column that nobody declared."""
+    path, size = tmp_path / "long.csv", 1 << 24
+    for cell, fits in ((size - len("1,,0\n"), True), (2 * size, False)):
+        path.write_text("a,note,y\n" + "0,,1\n" * before + f"1,{'q' * cell},0\n" + "0,,1\n" * 1000)
+        if fits:
+            assert Table.read(path, SMALL).n_rows == before + 1001
+        else:
+            with pytest.raises(DataError, match=r"none is longer than 16 MiB\.$"):
+                Table.read(path, SMALL)
+
+
 def test_names_that_nobody_declared_may_be_equal(tmp_path: Path) -> None:
     """Those of a CSV file without a line of names are cells of its first row."""
     pq.write_table(pa.table([[1], [2], [3], [0]], names=["b", "b", "a", "y"]), tmp_path / "t.parquet")

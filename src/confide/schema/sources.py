@@ -30,7 +30,7 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc", ".arrows")
 COMPRESSED = (".gz", ".bz2", ".zst")
 
-#: A row of a CSV file may be this long.
+#: A row of a CSV file may have so many bytes wherever it stands; one of twice as many is never read.
 CSV_BLOCK = 1 << 24
 
 
@@ -73,7 +73,12 @@ class FileSource:
         return DataError(
             f"The file {self.path.name!r} cannot be read as {self.kind}.",
             "Check that it is complete and of the kind that its name says"
-            + (", and that each row has as many fields as the header." if self.kind == "CSV" else "."),
+            + (
+                ", that each row has as many fields as the header, and that none is longer than "
+                f"{CSV_BLOCK >> 20} MiB."
+                if self.kind == "CSV"
+                else "."
+            ),
         )
 
     def _open(self) -> tuple[list[str], list[pa.DataType | None]]:
