@@ -126,6 +126,11 @@ def train(  # pyright: ignore[reportInconsistentOverload]
         Before any data is read.
     RefusedError
         From the ledger, before the label is read.
+
+    Warns
+    -----
+    UserWarning
+        Of text in numeric public columns, which counts as missing, once a column.
     """
     ready = prepared(
         table,
