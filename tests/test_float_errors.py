@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import confide
-from confide.prediction import CertifiedClassifier
+from confide.prediction import (
+    BallTraining,
+    CertifiedClassifier,
+    HybridTraining,
+    IntervalTraining,
+    StronglyConvexERM,
+    VoteGap,
+)
 from confide.selection import SubsetSelector
 from confide.training import (
     LabelPrivatizer,
@@ -175,3 +182,21 @@ def test_no_setting_makes_a_cell_decide(door: str, tmp_path: Any) -> None:
         assert want[2] > 0
         for cell, got in zip(CELLS[1:], rest, strict=True):
             assert got == want, (setting, cell)
+
+
+STEPS = {"learning_rate": 1.0, "clip": 0.1}
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "erm": lambda: StronglyConvexERM(10.0),
+    "softmax": lambda: StronglyConvexERM(10.0, loss="softmax"),
+    "votes": lambda: VoteGap(5, 2, (-1, 1)),
+    "interval": lambda: IntervalTraining((3, 1), STEPS, 9, init=np.zeros(4)),
+    "ball": lambda: BallTraining(3, {**STEPS, "clip_by": "norm"}, 2.0),
+    "hybrid": lambda: HybridTraining((3, 2, 1), {**STEPS, "clip_by": "norm"}, 3, init=np.full(11, 0.1)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_certificates_that_are_objects_ignore_settings(name: str) -> None:
+    for cell in CELLS:
+        with np.errstate(all="raise"):
+            OBJECTS[name]().fit(np.clip(features(cell), -1e308, 1e308), (Y > 0).astype(int)).stability(X[:2])

@@ -144,6 +144,7 @@ class StronglyConvexERM:
             return 1.0 if self.loss == "softmax" else binary_loss(str(self.loss)).relabelled
         return 2.0
 
+    @np.errstate(all="ignore")  # no setting of the process turns a private cell into an exception
     def fit(self, X: ArrayLike, y: ArrayLike, *, ids: Any = None) -> FittedERM:
         """Minimise; ids play no part."""
         cells, labels = table(X, y, self.classes)
@@ -222,6 +223,7 @@ class FittedERM:
     precision: Accuracy
     levels: Levels | None = field(repr=False)
 
+    @np.errstate(all="ignore")
     def stability(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `confide.prediction.certificate.Certified`."""
         queries, labels, margin = self._decided(X)
@@ -230,6 +232,7 @@ class FittedERM:
             k = np.maximum(k, self.levels.distances(queries, margin))
         return labels, k
 
+    @np.errstate(all="ignore")
     def steady(self, X: ArrayLike) -> tuple[Labels, Labels]:
         """See `confide.prediction.certificate.steady`."""
         queries, labels, margin = self._decided(X)

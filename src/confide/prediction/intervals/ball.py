@@ -177,6 +177,7 @@ class BallTraining:
         """The largest norm of a row's gradient without a clip."""
         return math.sqrt(self.feature_norm**2 + 1) * (1.0 if self.classes == 2 else math.sqrt(2))
 
+    @np.errstate(all="ignore")  # no setting of the process turns a private cell into an exception
     def fit(self, X: Any, y: Any, *, ids: Any = None) -> CertifiedLinear:
         """Train on rows X [rows, inputs] and classes y [rows] (0 ... classes - 1).
 

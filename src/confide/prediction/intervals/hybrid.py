@@ -172,6 +172,7 @@ class HybridTraining:
         """Apply the frozen map in blocks of one size, so that a row's place in the table does not matter."""
         return apply_map(self.features, X, self.plan.network.layers[0])
 
+    @np.errstate(all="ignore")  # no setting of the process turns a private cell into an exception
     def fit(self, X: Any, y: Any, *, ids: Any = None) -> CertifiedHybrid:
         """Train the model and all levels on rows X [rows, features] and classes y [rows] (0 or 1).
 
