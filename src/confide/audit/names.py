@@ -115,6 +115,11 @@ CHANGES: tuple[Name, ...] = (
         "Found by search: the change that raises the measured epsilon.",
     ),
     Name(
+        "one row overflows",
+        "one row overflows",
+        "One row, of which the numbers of a fit go beyond the largest that there are.",
+    ),
+    Name(
         "fuzzed 3",
         r"fuzzed \d+",
         "A random table, with a random row that differs and extreme cells; other ones in each audit, but "
@@ -265,9 +270,9 @@ CHANGES: tuple[Name, ...] = (
         "No table is read: the outcome, or its law, is known beforehand.",
     ),
     Name(
-        "64000 canaries",
-        r"\d+ canaries",
-        "So many planted rows in all trainings, each in or out by a coin.",
+        "64000 planted rows",
+        r"\d+ planted rows",
+        "So many rows in all trainings, each in or out by a coin.",
     ),
 )
 
