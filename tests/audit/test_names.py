@@ -44,7 +44,7 @@ def of_layers() -> frozenset[str]:
         for one in (*amounts.members(claim), *answers.amounts(claim))
         for pair in one.pairs()
     ]
-    return frozenset((climbed.name, *swept, *sized, fuzz.fuzzed(claim, 1)[0].name, "128000 canaries"))
+    return frozenset((climbed.name, *swept, *sized, fuzz.fuzzed(claim, 1)[0].name, "128000 planted rows"))
 
 
 def test_every_name_that_a_claim_or_a_member_can_show_is_explained():
