@@ -71,16 +71,21 @@ def labels(patch):
     patch.setattr(LinearProblem, "normalised", lambda task, given: true(task, floats(given)))
 
 
+def old(**readings):
+    """Return `loose` with other readings."""
+    return SimpleNamespace(**{**vars(loose), **readings})
+
+
 def listed_targets(patch):
-    patch.setattr(subsets, "loose", SimpleNamespace(vector_of=np.asarray, numbers=loose.numbers))
+    patch.setattr(subsets, "loose", old(vector_of=np.asarray))
 
 
 def listed_rows(patch):
-    patch.setattr(columns, "loose", SimpleNamespace(matrix_of=np.asarray, numbers=loose.numbers))
+    patch.setattr(columns, "loose", old(matrix_of=np.asarray))
 
 
 def sources(patch):
-    patch.setattr(wide, "loose", SimpleNamespace(numbers=floats))
+    patch.setattr(wide, "loose", old(numbers=floats))
 
 
 #: What is broken, as it once was, and where it shows.
