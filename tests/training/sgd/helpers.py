@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from confide.training.sgd import SGDRequest
 from confide.training.sgd.engine import Problem, State, steps
 from confide.training.sgd.losses import Logistic, Softmax, Squared
 from confide.training.sgd.models import Rows
@@ -16,6 +17,19 @@ LOSSES = {"squared": Squared(2.0), "logistic": Logistic(), "softmax": Softmax(3)
 
 def account(adjacency="replace_label", *, steps=3, q=1.0, epsilon=1.0, **options):
     return plan(epsilon, 1e-6, steps=steps, sampling_probability=q, adjacency=adjacency, **options)
+
+
+def short_request(**options):
+    """Return a seeded request of two steps; of numbers, unless classes are given."""
+    base = {"epsilon": 1, "delta": 1e-4, "steps": 2, "random_state": 0}
+    if "classes" not in options:
+        base["target_bounds"] = (-1, 1)
+    return SGDRequest(**{**base, **options})
+
+
+def short_secret(**options):
+    """Return such a request whose label and two columns are private."""
+    return short_request(adjacency="replace_private_part", private_bounds=[(-1, 1)] * 2, **options)
 
 
 def problem(model, loss, public, private, labels, book, *, clip=1.0, rows=None, weights=None):

@@ -16,8 +16,11 @@ from confide.errors import DataError
 from confide.ledger import Ledger
 from confide.schema.loose import vector_of
 from confide.training.hybrid import fit_hybrid
-from confide.training.sgd import SGDRequest, fit
+from confide.training.sgd import fit
 from confide.training.sgd.cells import labels_of, numbers, weights_of
+
+from .helpers import short_request as request
+from .helpers import short_secret as secret
 
 N = 20
 RNG = np.random.default_rng(0)
@@ -45,18 +48,6 @@ def ledger(tmp_path):
     return Ledger.open(
         f"sqlite:///{tmp_path}/l.db", dataset="d", epsilon=9, delta=1e-2, adjacency="replace_private_part"
     )
-
-
-def request(**options):
-    base = {"epsilon": 1, "delta": 1e-4, "steps": 2, "random_state": 0}
-    if "classes" not in options:
-        base["target_bounds"] = (-1, 1)
-    return SGDRequest(**{**base, **options})
-
-
-def secret(**options):
-    bounds = [(-1, 1)] * 2
-    return request(adjacency="replace_private_part", private_bounds=bounds, **options)
 
 
 def objects(cell):

@@ -17,8 +17,11 @@ from confide.ledger import Ledger
 from confide.training import PrivateRegressor, TableModel
 from confide.training.engines.table_model import of_arrays
 from confide.training.hybrid import fit_hybrid
-from confide.training.sgd import SGDRequest, fit
+from confide.training.sgd import fit
 from confide.training.sgd.public import check_names, names_of, public_cells
+
+from .helpers import short_request as request
+from .helpers import short_secret as secret
 
 N = 20
 RNG = np.random.default_rng(0)
@@ -55,17 +58,6 @@ def no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-def request(**options):
-    base = {"epsilon": 1, "delta": 1e-4, "steps": 2, "random_state": 0}
-    if "classes" not in options:
-        base["target_bounds"] = (-1, 1)
-    return SGDRequest(**{**base, **options})
-
-
-def secret(**options):
-    return request(adjacency="replace_private_part", private_bounds=[(-1, 1)] * 2, **options)
 
 
 @pytest.mark.parametrize("door", FITS)
